@@ -94,7 +94,7 @@ def report(
         if kind not in EXAMPLES:
             request.getfixturevalue("traces")
         path = folder / f"{kind}.html"
-        loaded(kind).report(path)
+        loaded(kind).report(path, per="rank")  # the rows of its answers
         return path
 
     return made

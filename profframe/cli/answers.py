@@ -18,6 +18,7 @@ from profframe.cli.loading import load
 from profframe.cli.messages import warn
 from profframe.cli.output import OutputOptions, as_prose, with_metrics, with_output
 from profframe.cli.part import Part, with_part
+from profframe.cli.rank_means import RankMeans
 from profframe.cli.verbs import (
     SOURCE,
     TermOptions,
@@ -58,6 +59,11 @@ if TYPE_CHECKING:
     shell_complete=completion.columns,
 )
 @click.option("--top", metavar="N", help="Maximum rows, as with `-p top=N`.")
+@click.option(
+    "--per",
+    metavar="NAME",
+    help="What each row is, as with `-p per=NAME`; rank: no means of several ranks.",
+)
 @click.option("--sql", "as_sql", is_flag=True, help="Its SQL with all macros, for a bare shell.")
 @with_part
 @with_terms
@@ -72,6 +78,7 @@ def answer(
     *,
     sort: str | None,
     top: str | None,
+    per: str | None,
     as_sql: bool,
     part: Part,
     terms: TermOptions,
@@ -82,10 +89,13 @@ def answer(
     """Ask a question of the catalogue.
 
     NAME is one of its names, or a path that ends in .sql. Alone: the list of questions. With a
-    NAME alone: its columns and parameters. Every question takes --sort, --top and --columns.
+    NAME alone: its columns and parameters. Every question takes --sort, --top and --columns. Of
+    several ranks, tables show the mean and the worst rank; files and other formats have the rows of
+    each.
     """
     from profframe.query.division import ranked_by
     from profframe.show.openmetrics import of_runs
+    from profframe.show.rank_means import worst
     from profframe.trace.query import answers
 
     if name is None:
@@ -96,8 +106,9 @@ def answer(
         raise click.UsageError(
             f"{name} is no answer: name one before it; `profframe answer` lists them"
         )
-    given = _values(parameters, sort=sort, top=top)
     analysis = _analysis(name)
+    is_per_rank = per == "rank" and not _has_rows_per_rank(name)
+    given = _values(parameters, sort=sort, top=top, per=None if is_per_rank else per)
     if analysis is None:
         select, values, output = _checked(name, given, output, is_asked=bool(sources))
     elif as_sql:
@@ -119,20 +130,22 @@ def answer(
         return 0
     if spread:
         check_folder(output, given)
-        question = (
-            spread.answer(select, values) if analysis is None else spread.call(name, arguments)
-        )
+        has_sql = analysis is None
+        question = spread.answer(select, values) if has_sql else spread.call(name, arguments)
     trace = terms.apply(part.apply(load(sources, facts=facts), sources))
     if spread:
         show = partial(output.emit, readable=output.of_parts(trace))
         arranged = show if analysis is None else lambda rows: show(arrangement.of_frame(name, rows))
         return spread.ask(trace, question, name, output, arranged)
+    keep = _words(given)
     if analysis is None:
-        rows = trace.answer(select, **values)
+        keep |= {*ranked_by(select), *map(worst, ranked_by(select))}
+        means = RankMeans.of(select, values)
+        has_means = not is_per_rank and means.are_wanted(trace, part, output)
+        rows = means.rows(trace, output) if has_means else trace.answer(select, **values)
     else:
         result = getattr(trace, name)(**arguments)
         rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
-    keep = _words(given) | ({*ranked_by(select)} if analysis is None else set())
     metrics = of_runs if name == "runs" else None
     output.emit(rows, readable=output.of(trace), keep=keep, metrics=metrics)
     return 0
@@ -177,6 +190,16 @@ def sql(
         return spread.ask(limited, question, "query", output, show)
     output.emit(limited.sql(query), readable=output.of(trace))
     return 0
+
+
+def _has_rows_per_rank(name: str) -> bool:
+    """Whether ``per=rank`` is a parameter of the question itself."""
+    from profframe.query import analyses
+    from profframe.query.catalogue import resolve
+
+    with usage_errors():
+        question = analyses.find(name) or resolve(name, {}, lambda _: None)[0]
+    return any(p.name == "per" and "rank" in p.choices for p in question.parameters)
 
 
 def _is_source(name: str) -> bool:

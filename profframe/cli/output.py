@@ -175,7 +175,8 @@ class OutputOptions:
         elif self.form == "markdown" and comment:
             data = comment().encode()
         elif self.form == "table" and human:
-            data = terminal.text(human(self.width), self.width).encode()
+            below = f"\n{note}\n" if (note := note_of(frame)) else ""
+            data = f"{terminal.text(human(self.width), self.width)}{below}".encode()
         else:
             data = _encoded(wanted, self.form)
         if self.file is None:

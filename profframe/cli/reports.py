@@ -63,6 +63,9 @@ SECTIONS: Final = (
     show_default=True,
     help="Slices of the timeline: as many as fit, all, or no timeline.",
 )
+@click.option(
+    "--per", type=click.Choice(["rank"]), help="Rows of each rank: no means of several ranks."
+)
 @with_part
 @with_facts
 @with_cache
@@ -74,6 +77,7 @@ def report(
     sections: tuple[str, ...],
     top: int,
     timeline: str,
+    per: str | None,
     part: Part,
     facts: Mapping[str, Any],
 ) -> None:
@@ -87,7 +91,7 @@ def report(
     """
     from profframe.trace.report import PageOptions
 
-    PageOptions(title, sections or None, top, timeline).check()
+    PageOptions(title, sections or None, top, timeline, per).check()
     trace = part.apply(load(sources, facts=facts), sources)
     with closing(LoadingBar()) as bar:
         trace.report(
@@ -96,6 +100,7 @@ def report(
             sections=sections or None,
             top=top,
             timeline=timeline,
+            per=per,
             progress=lambda done, total, what: bar(done, total, f"report: {what}"),
         )
     size = output.stat().st_size / 1e6

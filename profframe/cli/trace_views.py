@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +15,8 @@ from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load, naming
 from profframe.cli.output import OutputOptions, with_output
 from profframe.cli.part import Part, heading, together, with_part
+from profframe.cli.rank_means import has_several_ranks
+from profframe.cli.rankings import ranked
 from profframe.cli.verbs import (
     FILE,
     one_option,
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 _MAX_THREADS: Final = 40
-_MAX_GAPS: Final = 5
 _CONTENTS: Final = """
     SELECT
         coalesce(bool_or(phase_id IS NOT NULL), false) AS has_phases,
@@ -61,6 +62,9 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
     shell_complete=completion.self_time_columns,
 )
 @click.option(
+    "--per", type=click.Choice(["rank"]), help="A row for each rank: no means of several ranks."
+)
+@click.option(
     "--budget",
     type=click.IntRange(LEAST_TOKENS, MOST_TOKENS),
     metavar="TOKENS",
@@ -74,6 +78,7 @@ def show(
     sources: tuple[str, ...],
     top: int,
     sort: str,
+    per: str | None,
     *,
     budget: int | None,
     part: Part,
@@ -83,7 +88,8 @@ def show(
     """Show where the time went (the default).
 
     Overview, what could be made faster, inference phases, what the devices did and why they waited,
-    self times, kernels, and quality notes. With --columns, --format or -o: the self times.
+    self times, kernels, and quality notes. Of several ranks the mean and the worst one. With
+    --columns, --format or -o: the self times.
     """
     from profframe.cli.next_commands import next_commands
     from profframe.query.catalogue import find
@@ -109,18 +115,20 @@ def show(
         first = opening_text(
             without_secrets(f"{sources[0]}{more}"), opening, commands, output.width
         )
-        output.echo(first, *_parts(session, opening, top, output))
+        has_means = per is None and not part.ranks and has_several_ranks(session)
+        tables = ranked(session, opening, top, sort, output, has_means=has_means)
+        output.echo(first, *_parts(opening, tables, top, output.width))
 
 
 def _parts(
-    trace: Trace, opening: TraceHeader, top: int, output: OutputOptions
+    opening: TraceHeader, tables: Iterable[tuple[str, pl.DataFrame]], top: int, width: int | None
 ) -> list[RenderableType]:
     """Tables that `show` prints below the first lines."""
     from rich.text import Text
 
-    from profframe.show import compact_tables, terminal
+    from profframe.show import terminal
 
-    width, summary = output.width, opening.summary
+    summary = opening.summary
     parts: list[RenderableType] = []
     if not summary.words.is_all:
         parts.append(terminal.ranking(summary.overview, top, width, "Overview"))
@@ -128,21 +136,7 @@ def _parts(
         if not summary.words.is_all:
             parts.append(Text("\n".join(f"{words.label}: {line}" for line in words.what)))
         parts += terminal.words(words, top, width)
-    if summary.words.is_all:
-        return [*parts, *_quality(summary, width)]
-    rankings = [
-        *_phases(opening),
-        *_device_rankings(trace, opening, top),
-        *_rank_rankings(trace),
-        ("Self time", opening.self_times),
-    ]
-    if opening.breakdown.height:
-        kernels = trace.kernels(per="name" if output.full_names else "short_name")
-        rankings.append(("Kernels", compact_tables.kernels(kernels)))
-    readable = output.of(trace, moments=False)
-    for name, rows in rankings:
-        if rows.height:
-            parts.append(terminal.ranking(readable(rows), top, width, name))
+    parts += [terminal.ranking(rows, top, width, title) for title, rows in tables if rows.height]
     return [*parts, *_quality(summary, width)]
 
 
@@ -432,50 +426,6 @@ def _blame_tables(
             for title, table in shown.parts(rows, full_names=output.full_names)
         ),
     ]
-
-
-def _phases(opening: TraceHeader) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Inference phases; nothing if there are none."""
-    from profframe.show import compact_tables
-
-    if opening.phases.height:
-        yield (
-            "Inference phases, from their start on the host",
-            compact_tables.phases(opening.phases),
-        )
-
-
-def _device_rankings(
-    trace: Trace, opening: TraceHeader, top: int
-) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Time of the devices and causes of waiting; nothing without devices."""
-    from profframe.show import columns, compact_tables
-
-    if not opening.breakdown.height:
-        return
-    times = compact_tables.breakdown(opening.breakdown)
-    whole = "" if "step" in times.columns else f", {compact_tables.WHOLE}"
-    yield f"Device time{whole}", times
-    yield "Time of the devices by category", compact_tables.categories(opening.categories)
-    yield f"Idle time of the devices, {compact_tables.WHOLE}", compact_tables.causes(opening.idle)
-    yield (
-        "Idle time by line of your code",
-        compact_tables.owners(trace.idle(by="line", per="device")),
-    )
-    limit = min(top, _MAX_GAPS)
-    gaps = columns.since_start(compact_tables.gaps(trace.gaps(top=limit), limit), trace.traces)
-    yield "Largest gaps", columns.compact(gaps)
-
-
-def _rank_rankings(trace: Trace) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Ranks that others wait for; nothing if no ranks of a run communicate."""
-    from profframe.show import compact_tables
-
-    if trace.traces.height == trace.traces["run"].n_unique():
-        return
-    late = trace.stragglers()
-    if late.height:
-        yield compact_tables.stragglers_title(late), compact_tables.stragglers(late)
 
 
 def _row_counts(trace: Trace) -> pl.DataFrame:

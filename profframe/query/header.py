@@ -44,6 +44,7 @@ _COARSER: Final = re.compile(
 _RECORDED: Final = "recorded:"
 _WHEN_EMPTY: Final = "no rows:"
 _DIVIDES: Final = "divides by:"
+_OVER_RANKS: Final = "over ranks:"
 _SHARED: Final = re.compile(r"In a bare shell read from `sql/lib` first: ([\w, ]+)\.")
 
 
@@ -142,6 +143,18 @@ class Division:
 
 
 @dataclass(frozen=True, slots=True)
+class RankKeys:
+    """What rows of different ranks have in common if they are about one thing.
+
+    In a header ``over ranks: name, kind; device``: the name and the kind, and the device if a rank
+    has several rows of a name and kind.
+    """
+
+    keys: tuple[str, ...]
+    finer: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """One SELECT and its contract. A user's file without a header has only a name and SQL.
 
@@ -164,6 +177,8 @@ class Answer:
     """The reason for no rows if all of these are there."""
     division: Division | None = None
     """What it can be divided by; None if its header does not say."""
+    rank_keys: RankKeys | None = None
+    """What makes rows of several ranks one; None if each rank is a subject of its own."""
     choice: Choice | None = None
     """Of a form, what chooses it."""
     forms: tuple[Answer, ...] = ()
@@ -264,6 +279,10 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
     if fields and fields[0][1].startswith(_DIVIDES):
         number, line = fields.pop(0)
         division = _division(name, number, line.removeprefix(_DIVIDES).strip())
+    rank_keys = None
+    if fields and fields[0][1].startswith(_OVER_RANKS):
+        keys, _, finer = fields.pop(0)[1].removeprefix(_OVER_RANKS).partition(";")
+        rank_keys = RankKeys((*re.findall(r"\w+", keys),), (*re.findall(r"\w+", finer),))
     parameters = tuple(
         _parameter(name, number, line) for number, line in fields if line.startswith("parameter ")
     )
@@ -284,6 +303,7 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
         recorded=tuple(tuple(re.findall(r"\w+", names)) for names in recorded.split(",") if names),
         when_empty=when_empty,
         division=division,
+        rank_keys=rank_keys,
         choice=Choice(first["parameter"], (*first["values"].split("|"),))
         if first["parameter"]
         else None,

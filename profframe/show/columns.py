@@ -21,11 +21,13 @@ KEYS: Final = ("run", "rank")
 """Keys of a trace."""
 MOMENTS: Final = ("start_ns", "time_ns", "end_ns")
 """Columns of points in time, on the clock of their trace."""
-ABOUT: Final = frozenset(("bound", "cause", "flop_share", "lost_ns", "owner_name", "owner_ns"))
+ABOUT: Final = frozenset(
+    ("bound", "cause", "flop_share", "lost_ns", "owner_name", "owner_ns", "worst_rank")
+)
 """Columns that rows are about, if they have them."""
 _DATES_FROM: Final = 10**18
 """From this value on, nanoseconds are a date, counted from 1970: no duration is 31 years long."""
-_NUMBERS_AS_NAMES: Final = frozenset(
+NUMBERS_AS_NAMES: Final = frozenset(
     {"rank", "device", "stream", "thread", "step", "scope", "address", "schema_version"}
 )
 """Integers that are identifiers: they are written without separators."""
@@ -118,7 +120,7 @@ def cell(column: str, value: object) -> str:
         return unit.format(value)
     if isinstance(value, float):
         return f"{value:,.6g}"
-    is_name = column in _NUMBERS_AS_NAMES or column.endswith("_id")
+    is_name = column in NUMBERS_AS_NAMES or column.endswith("_id")
     return str(value) if is_name else units.count(value)
 
 

@@ -246,6 +246,7 @@ def report(
     sections: Text | None = None,
     top: int = 1000,
     timeline: str = "budget",
+    per: str | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> None:
     """Write a report about the whole trace: one HTML file that opens anywhere.
@@ -271,6 +272,9 @@ def report(
     timeline
         ``"budget"``: as many slices as fit into a page of 12 MB; the shortest of each lane are left
         out first. ``"full"``: all of them. ``"none"``: no timeline.
+    per
+        ``"rank"``: rows of each rank in tables that otherwise show the mean of several ranks, and
+        the worst one.
     progress
         Called with the number of sections done, the total, and the name of the next.
 
@@ -279,7 +283,7 @@ def report(
     UnknownNameError
         There is no such section, or no such value for ``timeline``.
     ParameterError
-        ``top`` is less than 1, or no section has anything to show.
+        ``top`` is less than 1, ``per`` is something else, or no section has anything to show.
     MissingExtraError
         altair or jinja2 is not installed (``pip install 'profframe[report]'``).
     ExportError
@@ -298,5 +302,5 @@ def report(
     """
     from profframe.trace import report
 
-    options = report.PageOptions(title, sections, top, timeline)
+    options = report.PageOptions(title, sections, top, timeline, per)
     report.write(type(self)(self._session.unlimited()), path, options, progress)

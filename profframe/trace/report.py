@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from os import PathLike
 from typing import Final
@@ -38,6 +38,7 @@ _LONG: Final = ("job", "advice", "idle", "ranks", "time", "timeline", "flame", "
 """Sections that are started first; the timeline shows advice, and would only wait for it."""
 _WAITS: Final = "overview"
 """It shows what other sections also ask."""
+_RANK: Final = "rank"
 _OF_RUNS: Final = "runs"
 _OF_RANKS: Final = "ranks"
 _OF_JOB: Final = "job"
@@ -51,6 +52,7 @@ class PageOptions:
     sections: str | Iterable[str] | None = None
     top: int = 1000
     timeline: str = FORMS[0]
+    per: str | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -70,6 +72,8 @@ class PageOptions:
             raise ParameterError("sections, top: a page needs at least one section and one row")
         if self.timeline not in FORMS:
             raise UnknownNameError.one_of("timeline", self.timeline, FORMS)
+        if self.per not in {None, _RANK}:
+            raise ParameterError(f"per: {_RANK!r} or None, not {self.per!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,8 @@ def _conversations(
         @cache
         def conversation(scope: BaseTrace) -> Context:
             asked_trace = stack.enter_context(shared_session(scope, _AT_ONCE))
-            return context_of(asked_trace, options.top, made_with, options.timeline)
+            context = context_of(asked_trace, options.top, made_with, options.timeline)
+            return replace(context, has_means=options.per != _RANK)
 
         yield lambda section: conversation(scopes.of(section))
 

@@ -11,6 +11,7 @@
 -- recorded: device_work
 -- no rows: there is no gap between two pieces of work of a device
 -- divides by: rank
+-- over ranks: name; device, stream
 -- parameter by   VARCHAR(line|module|op|annotation|frame|call) = line  what each row is
 -- parameter per  VARCHAR(stream|device) = stream                       gaps of each stream, or of each device as a whole
 -- run        VARCHAR        run that the trace belongs to

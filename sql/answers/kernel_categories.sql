@@ -10,6 +10,7 @@
 -- recorded: device_work
 -- no rows: no device work has a start and a duration
 -- divides by: rank
+-- over ranks: category, class; step, device, stream
 -- parameter per  VARCHAR(rank|step|stream) = rank  what rows are split by
 -- run         VARCHAR        run that the trace belongs to
 -- rank        INTEGER        rank within the run

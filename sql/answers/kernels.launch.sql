@@ -5,6 +5,7 @@
 -- needs: events
 -- recorded: kernels
 -- divides by: rank
+-- over ranks: name, grid, block, registers, shared_memory_bytes, op
 -- parameter per_op BOOLEAN = false  also split rows by the op that launched the kernel
 -- run                  VARCHAR         run that the trace belongs to
 -- rank                 INTEGER         rank within the run

@@ -8,6 +8,7 @@
 -- needs: events
 -- recorded: kernels
 -- divides by: rank
+-- over ranks: name, class
 -- parameter per     VARCHAR(name|short_name|category|class|launch) = name  what each row is; launch: grid, block, registers
 -- parameter top     BIGINT = 0                                    N: the N largest per rank, and one row `others`; 0: all
 -- parameter copies  BOOLEAN = false                               include memory copies and fills

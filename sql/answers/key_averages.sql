@@ -11,6 +11,7 @@
 -- needs: events, memory, instants, traces
 -- recorded: slices|memory|instants
 -- divides by: rank
+-- over ranks: name, kind, device_type; input_dims, stack, overload_name, node_id
 -- parameter group_by_input_shape     BOOLEAN = false  slices with different input shapes are separate rows
 -- parameter group_by_stack_n         INTEGER = 0      slices with different first n stack frames are separate rows
 -- parameter group_by_overload_name   BOOLEAN = false  different overloads of an operator are separate rows

@@ -9,6 +9,7 @@
 -- needs: events
 -- recorded: device_work
 -- divides by: rank
+-- over ranks: name
 -- parameter outlier_call_ns  BIGINT = 50000   calls longer than this, in ns, are outliers
 -- parameter outlier_delay_ns BIGINT = 100000  delays longer than this, in ns, are outliers
 -- run                VARCHAR      run that the trace belongs to

@@ -6,6 +6,7 @@
 -- needs: events
 -- recorded: copies
 -- divides by: rank
+-- over ranks: kind, name; device
 -- parameter per VARCHAR(direction|name) = direction  name: separate rows for pinned and pageable memory
 -- run               VARCHAR           run that the trace belongs to
 -- rank              INTEGER           rank within the run

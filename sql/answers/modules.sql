@@ -14,6 +14,7 @@
 -- recorded: modules
 -- no rows: no slice of the host is in a module
 -- divides by: rank
+-- over ranks: step, name; module_id
 -- parameter per       VARCHAR(step|run) = step  what rows are split by: steps, or nothing within a run
 -- parameter together  JSON = []                 names: one row for all modules with these names, and no others
 -- run                       VARCHAR      run that the trace belongs to

@@ -11,6 +11,7 @@
 -- needs: events
 -- recorded: kernels
 -- divides by: rank
+-- over ranks: name, kind, launch_site, input_dims, sequence
 -- parameter group_by_input_shape BOOLEAN = false  separate rows for different input shapes
 -- parameter copies               BOOLEAN = false  include memory copies and fills in the sequences
 -- run                   VARCHAR      run that the trace belongs to

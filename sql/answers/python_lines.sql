@@ -12,6 +12,7 @@
 -- recorded: frames
 -- no rows: no frame is of your own code: all are of PyTorch, Python or other packages
 -- divides by: rank
+-- over ranks: name
 -- run                       VARCHAR        run that the trace belongs to
 -- rank                      INTEGER        rank within the run
 -- name                      VARCHAR        file, line and function; NULL for work outside all lines

@@ -5,6 +5,7 @@
 -- recorded: slices
 -- no rows: no slice has a self time
 -- divides by: rank
+-- over ranks: name, kind
 -- run         VARCHAR        run that the trace belongs to
 -- rank        INTEGER        rank within the run
 -- name        VARCHAR        name in the source; NULL if it has none

@@ -8,6 +8,7 @@
 -- recorded: kernels, launches
 -- no rows: no slice of the host launched as many kernels as `min_kernels`
 -- divides by: rank
+-- over ranks: name, kind, sequence
 -- parameter name        VARCHAR = ''     text in the name of the slices, taken literally; '' for all outermost slices
 -- parameter min_kernels BIGINT  = 3      leave out shorter sequences
 -- parameter top         BIGINT  = 10     maximum rows per run and rank; 0: all

@@ -18,6 +18,7 @@ import pytest
 from profframe import load
 from profframe.cli.next_commands import next_commands
 from profframe.cli.output import OutputOptions
+from profframe.cli.rankings import ranked
 from profframe.cli.trace_views import _opening, _parts
 from profframe.pages.report.page_parts import Facts, FactTile, Finding, FindingsPart
 from profframe.query.rules import shipped_rules
@@ -126,7 +127,8 @@ class Said:
             commands = next_commands(first, [path], {}, (), None)
             output = OutputOptions("table", None, is_asked_for=False, full_names=True)
             lines = [trace_header.text(path, first, commands, None)]
-            lines += _parts(trace, first, TABLES, output)
+            tables = ranked(trace, first, TABLES, "self_ns", output, has_means=False)
+            lines += _parts(first, tables, TABLES, output.width)
             advice = findings.findings(first.advice, TABLES)
             parts = overview(context_of(trace, TABLES, {})).parts
             slow = slow_times(trace)

@@ -167,7 +167,7 @@ def test_who_recorded_it_is_said_where_the_file_says_so(
 
 
 def test_lines_of_all_ranks_begin_with_the_longest_idle_time(run: Run) -> None:
-    lines = iter(run("examples/job", "--top", "1")[1].splitlines())
+    lines = iter(run("show", "examples/job", "--top", "1", "--per", "rank")[1].splitlines())
     title = next(line for line in lines if line.startswith("Idle time by line of your code"))
     next(lines)
     assert (title.endswith("(top 1 of 20)"), next(lines).split()[0]) == (True, "2")

@@ -147,7 +147,8 @@ def test_counters_lines_and_ranks_have_their_tables(tmp_path: Path) -> None:
         text = json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": _RANK})
         (tmp_path / f"rank{rank}.json").write_text(text)
     both = profframe.load([str(tmp_path / f"rank{rank}.json") for rank in (0, 1)], run="r")
-    both.report(tmp_path / "page.html", sections=["operators", "counters", "ranks", "time"])
+    sections = ["operators", "counters", "ranks", "time"]
+    both.report(tmp_path / "page.html", sections=sections, per="rank")
     tables = tables_of(data(tmp_path / "page.html"))
     named = {"counter_series.counter", "counters_by_op.op", "python_lines", "pipeline_actions"}
     assert named | {"pipeline_bubbles", "input_balance", "utilization"} <= tables.keys()

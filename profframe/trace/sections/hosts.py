@@ -77,7 +77,7 @@ def operators(context: Context) -> PageSection | None:
     ]
     if lines := context.answer("python_lines"):
         title = "Lines of your own code"
-        parts.append(context.table(lines, title, _LINES, title=title))
+        parts.append(context.table(lines, title, _LINES, "self_ns", title=title))
     if pauses := context.answer("python_pauses"):
         title = "Waits for Python's lock, and garbage collections"
         parts.append(context.table(pauses, title, _PAUSES, title=title))

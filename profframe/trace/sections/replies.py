@@ -14,9 +14,11 @@ from profframe.errors import ParameterError
 from profframe.pages.report.frame_columns import FrameView
 from profframe.pages.report.page_parts import Chart, TablePart
 from profframe.query.catalogue import find, resolve
-from profframe.query.header import sql_directory
+from profframe.query.header import RankKeys, sql_directory
 from profframe.show.columns import KEYS
 from profframe.show.kernel_names import of_answer
+from profframe.show.rank_means import rank_means, worst
+from profframe.show.rank_means import title as title_of_means
 from profframe.trace.base_trace import BaseTrace
 from profframe.trace.plots import Plots
 from profframe.trace.query import answer
@@ -57,6 +59,8 @@ class Context:
     """Versions and options, for the page to say."""
     timeline: str = "budget"
     """Which slices the timeline has: one of `profframe.trace.sections.timeline.FORMS`."""
+    has_means: bool = True
+    """Whether rows of several ranks are one row where they are about one thing."""
 
     def filled_columns(self) -> set[str]:
         """Optional columns of `events` that have values."""
@@ -92,7 +96,10 @@ class Context:
         their order. ``key`` is the name of the frame in the page, if that of the answer is in use.
         ``column_docs`` says what columns are, where no answer of the catalogue does.
         """
-        rows = reply.frame
+        rows, means = reply.frame, self._means(reply, by)
+        if means is not None:
+            about = f"{about} Each row is the {title_of_means(rows)}.".strip()
+            rows, main = means, _with_worst(main, by)
         if by:
             rows = rows.sort(by, descending=True, nulls_last=True, maintain_order=True)
         head = rows.head(self.rows)
@@ -115,6 +122,14 @@ class Context:
             cut=_cut(head.height, rows.height, by, reply.call),
             full_text=full_text,
         )
+
+    def _means(self, reply: Reply, by: str) -> pl.DataFrame | None:
+        """Rows of several ranks as one each; None if each has its own."""
+        keys = _rank_keys(reply.name)
+        if not by or keys is None or not self.has_means or "rank" in self.constant_keys:
+            return None
+        means = rank_means(reply.frame, keys, by)
+        return None if means is reply.frame else means
 
     def _origin(self, frame: pl.DataFrame) -> pl.Series | None:
         """Start of the trace of each row; of the first rank if a row covers several."""
@@ -182,6 +197,21 @@ def whole(reply: Reply) -> Reply:
     return replace(reply, frame=rows) if rows.height else reply
 
 
+def _rank_keys(name: str) -> RankKeys | None:
+    """What rows of several ranks have in common, if there is such an answer."""
+    return find(name).rank_keys if _has_answer(name) else None
+
+
+def _has_answer(name: str) -> bool:
+    return (sql_directory() / "answers" / f"{name}.sql").is_file()
+
+
+def _with_worst(main: Sequence[str], by: str) -> tuple[str, ...]:
+    """Visible columns with those of the worst rank behind what it has the most of."""
+    own = (worst(by), "worst_rank")
+    return (*(name for one in main for name in ((one, *own) if one == by else (one,))),)
+
+
 def docs(name: str) -> dict[str, str]:
     """What each column of an answer is; empty if there is no such answer.
 
@@ -190,7 +220,7 @@ def docs(name: str) -> dict[str, str]:
     >>> docs("self_times")["calls"]
     'number of slices'
     """
-    if not (sql_directory() / "answers" / f"{name}.sql").is_file():
+    if not _has_answer(name):
         return {}
     return {
         column.name: f"{column.doc}{f' ({column.unit})' if column.unit else ''}"

@@ -1,0 +1,172 @@
+"""Rows of several ranks as one each: against plain Python, and on the command line."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profframe import load
+from profframe.errors import ParameterError
+from profframe.query.catalogue import selects
+from profframe.query.division import ranked_by
+from profframe.query.header import RankKeys
+from profframe.show.rank_means import rank_means, title, worst
+from tests.conftest import Run
+
+JOB: Final = "examples/job"
+KEYS = RankKeys(("name",), ("device",))
+ROW = st.fixed_dictionaries(
+    {
+        "run": st.sampled_from("ab"),
+        "rank": st.integers(0, 3),
+        "name": st.sampled_from(["x", "y", None]),
+        "calls": st.integers(0, 9),
+        "total_ns": st.none() | st.integers(0, 2**40),
+        "min_ns": st.none() | st.integers(0, 99),
+        "max_ns": st.none() | st.integers(0, 99),
+        "share": st.none() | st.floats(0, 1),
+        "op": st.sampled_from(["mm", "add", None]),
+    }
+)
+TYPES = {
+    "run": pl.String, "rank": pl.Int32, "name": pl.String, "calls": pl.Int64, "total_ns": pl.Int64,
+    "min_ns": pl.Int64, "max_ns": pl.Int64, "share": pl.Float64, "op": pl.String,
+}  # fmt: skip
+ROWS = st.lists(ROW, min_size=1, unique_by=lambda row: (row["run"], row["rank"], row["name"]))
+
+
+def mean(values: list[Any]) -> Any:
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present else None
+
+
+@given(ROWS)
+def test_means_of_a_plain_loop(rows: list[dict[str, Any]]) -> None:
+    frame = pl.DataFrame(rows, schema=TYPES)
+    ranks: dict[str, set[int]] = defaultdict(set)
+    groups: dict[tuple[str, str | None], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        ranks[row["run"]].add(row["rank"])
+        groups[row["run"], row["name"]].append(row)
+    means = rank_means(frame, KEYS, "total_ns")
+    if all(len(of) == 1 for of in ranks.values()):
+        assert means is frame
+        return
+    assert means.height == len(groups)
+    everywhere = all(len(group) == len(ranks[run]) for (run, _), group in groups.items())
+    assert ("ranks" in means.columns) is not everywhere
+    sums = []
+    for row in means.iter_rows(named=True):
+        group = groups[row["run"], row["name"]]
+        totals = [one["total_ns"] for one in group if one["total_ns"] is not None]
+        sums.append(sum(totals))
+        assert row.get("ranks", len(group)) == len(group)
+        assert row["calls"] == pytest.approx(mean([one["calls"] for one in group]))
+        assert row["share"] == pytest.approx(mean([one["share"] for one in group]))
+        for name, of in (("min_ns", min), ("max_ns", max)):
+            values = [one[name] for one in group if one[name] is not None]
+            assert row[name] == (of(values) if values else None)
+        if not totals:
+            assert row["total_ns"] is row[worst("total_ns")] is row["worst_rank"] is None
+            continue
+        assert abs(row["total_ns"] - sum(totals) / len(totals)) <= 0.5
+        assert row[worst("total_ns")] == max(totals)
+        [of_worst] = [one for one in group if one["rank"] == row["worst_rank"]]
+        assert (of_worst["total_ns"], of_worst["op"]) == (max(totals), row["op"])
+    assert sums == sorted(sums, reverse=True)
+
+
+def test_rows_of_a_rank_that_differ_by_device_stay_apart() -> None:
+    rows = pl.DataFrame(
+        {
+            "run": "a",
+            "rank": [0, 0, 1, 1],
+            "name": "mm",
+            "device": [0, 1, 0, 1],
+            "total_ns": [1, 10, 3, 30],
+        }
+    )
+    means = rank_means(rows, KEYS, "total_ns")
+    assert means.select("device", "total_ns", "worst_rank").rows() == [(1, 20, 1), (0, 2, 1)]
+    assert rank_means(rows.drop("device"), KEYS, "total_ns").height == rows.height
+
+
+def test_runs_with_different_numbers_of_ranks() -> None:
+    rows = pl.DataFrame({"run": ["a", "a", "b"], "rank": [0, 1, 0]})
+    assert title(rows) == "mean of the ranks of each run"
+    assert title(rows.head(2)) == "mean of 2 ranks"
+
+
+def test_headers_name_columns_and_a_number_to_rank_by() -> None:
+    declared = [select for select in selects() if select.rank_keys]
+    assert len(declared) > 10
+    for select in declared:
+        assert select.rank_keys
+        columns = {column.name for column in select.columns}
+        assert {*select.rank_keys.keys, *select.rank_keys.finer, "run", "rank"} <= columns
+        assert ranked_by(select) or select.name == "key_averages"
+
+
+def table(run: Run, *arguments: str) -> list[str]:
+    code, out, err = run(*arguments)
+    assert (code, err) == (0, "")
+    return out.splitlines()
+
+
+def test_a_table_has_means_and_files_have_rows_of_each_rank(run: Run, tmp_path: Path) -> None:
+    heading, first, *rest = table(run, "answer", "kernels", JOB, "--top", "3")
+    assert heading.startswith("name ")
+    assert "worst total  worst rank" in heading
+    assert first.startswith("nvjet")
+    assert rest[-1].startswith("each row is the mean of 4 ranks")
+    assert sum(line.startswith(("nvjet", "nccl")) for line in rest) == 2
+    each = table(run, "answer", "kernels", JOB, "--per", "rank")
+    assert each[0].split()[:3] == ["rank", "name", "calls"]
+    assert table(run, "answer", "kernels", JOB, "--rank", "0-3") == each
+    rows = json.loads("".join(table(run, "answer", "kernels", JOB, "--format", "json")))
+    assert {row["rank"] for row in rows} == {0, 1, 2, 3}
+    code, _, _ = run("answer", "kernels", JOB, "-o", str(tmp_path / "kernels.txt"))
+    assert (code, "mean of 4 ranks" in (tmp_path / "kernels.txt").read_text()) == (0, True)
+
+
+def test_the_first_rows_are_those_of_all_ranks(run: Run) -> None:
+    by_calls = table(run, "answer", "self_times", JOB, "--sort", "-calls,name", "--top", "2")
+    rows = load(JOB).self_times()
+    means = rows.group_by("name", "kind").agg(pl.col("calls").mean())
+    most = means.sort(["calls", "name"], descending=[True, False])["name"].head(2).to_list()
+    assert [line.split("  ")[0] for line in by_calls[1:3]] == most
+
+
+def test_questions_with_a_row_per_rank_of_their_own_take_it(run: Run) -> None:
+    assert table(run, "answer", "collectives", JOB, "--per", "rank") == table(
+        run, "answer", "collectives", JOB, "-p", "per=rank"
+    )
+    code, _, err = run("answer", "kernels", JOB, "--per", "name", "-p", "per=class")
+    assert (code, "give only one" in err) == (2, True)
+
+
+def test_the_first_screen_has_means_unless_ranks_are_named(run: Run) -> None:
+    means = "\n".join(table(run, JOB))
+    assert "Kernels, mean of 4 ranks" in means
+    assert "worst rank" in means
+    for options in (("--per", "rank"), ("--rank", "0,1")):
+        assert "mean of" not in "\n".join(table(run, "show", JOB, *options)[20:])
+    assert "worst rank" not in "\n".join(table(run, JOB, "--rank", "0"))
+
+
+def test_tables_of_a_report_have_means(tmp_path: Path) -> None:
+    trace, pages = load(JOB), {}
+    for per in (None, "rank"):
+        trace.report(tmp_path / "r.html", sections=["operators", "kernels"], per=per)
+        pages[per] = (tmp_path / "r.html").read_text()
+    assert "Each row is the mean of 4 ranks." in pages[None]
+    assert "mean of 4 ranks" not in pages["rank"]
+    with pytest.raises(ParameterError, match="per: 'rank' or None, not 'run'"):
+        trace.report(tmp_path / "r.html", per="run")
