@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from profframe.cli.shell import folded
 from profframe.loaders.options import FLAGS
 from profframe.show.nccl_text import WITHOUT_STARTS
-from profframe.show.trace_header import INDENT
+from profframe.show.trace_header import INDENT, all_findings
 
 if TYPE_CHECKING:
-    from profframe.show.trace_header import TimeParts, TraceHeader
+    from profframe.show.device_time import TimeParts
+    from profframe.show.trace_header import TraceHeader
 
 _MUCH: Final = 0.1
 """Minimum share of the time that is worth a question of its own."""
@@ -72,19 +73,17 @@ def next_commands(
 
 def _verbs(opening: TraceHeader, sources: int) -> Iterator[tuple[tuple[str, ...], str]]:
     """Two verbs at most, and what they are for."""
-    summary = opening.summary
-    if summary.words.is_all:
-        part = summary.words.parts[0]
+    if opening.words.is_all:
+        part = opening.words.parts[0]
         yield _WITHOUT_STARTS if part.hint == WITHOUT_STARTS else _OF_WORDS[part.label]
         return
-    if not summary.overview["events"].sum():
+    if not opening.overview["events"].sum():
         yield ("info",), "what the file says about itself"
         return
     number = opening.advice.height
     if number:
-        what = {1: "the finding", 2: "both findings"}.get(number, f"all {number} findings")
-        yield ("advice",), f"{what}: where, why, and what to do"
-    if sources == 2 and summary.overview["run"].n_unique() == 2:
+        yield ("advice",), all_findings(number)
+    if sources == 2 and opening.overview["run"].n_unique() == 2:
         yield ("explain",), "why one takes longer than the other"
     elif not opening.phases.height or not number:
         yield _question(opening, opening.time_parts)
@@ -99,7 +98,7 @@ def _question(opening: TraceHeader, parts: TimeParts | None) -> tuple[tuple[str,
         for ns in (parts.exposed_communication_ns, parts.exposed_copy_ns, parts.idle_ns)
     )
     waits = parts.communicates and opening.has_several_ranks
-    has_kernels = opening.summary.overview["kernels"].sum() > 0
+    has_kernels = opening.overview["kernels"].sum() > 0
     has_peak = has_kernels and bool(opening.used_devices["has_peak"].any())
     questions = (
         (waits and max(exposed, idle) >= _MUCH, ("blame",), "which ranks hold up the others"),

@@ -64,7 +64,7 @@ def _rankings(
     from profframe.query.header import RankKeys
     from profframe.show import compact_tables
 
-    if opening.summary.words.is_all:
+    if opening.words.is_all:
         return
     yield from _phases(opening)
     yield from _device_rankings(trace, opening, top)

@@ -38,13 +38,6 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 _MAX_THREADS: Final = 40
-_CONTENTS: Final = """
-    SELECT
-        coalesce(bool_or(phase_id IS NOT NULL), false) AS has_phases,
-        coalesce(bool_or(is_busy(kind) OR lost_start_ns IS NOT NULL), false) AS has_work
-    FROM events
-"""
-"""Whether there are inference phases, and work of devices, or calls whose work is lost."""
 _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
 
 
@@ -94,6 +87,7 @@ def show(
     from profframe.cli.next_commands import next_commands
     from profframe.query.catalogue import find
     from profframe.show.trace_header import text as opening_text
+    from profframe.trace.text_views import header
 
     columns = [column.name for column in find("self_times").columns]
     if sort not in columns:
@@ -109,7 +103,7 @@ def show(
         output.emit(trace.self_times(sort=sort), readable=output.of(trace), top=top)
         return
     with trace.session() as session:  # a connection per question costs as much as the question
-        opening = _opening(session, sort)
+        opening = header(session, sort)
         commands = next_commands(opening, sources, facts, [*part.options()], output.width)
         more = f" and {len(sources) - 1:,} more" if len(sources) > 1 else ""
         first = opening_text(
@@ -128,60 +122,15 @@ def _parts(
 
     from profframe.show import terminal
 
-    summary = opening.summary
     parts: list[RenderableType] = []
-    if not summary.words.is_all:
-        parts.append(terminal.ranking(summary.overview, top, width, "Overview"))
-    for words in summary.words.parts:
-        if not summary.words.is_all:
+    if not opening.words.is_all:
+        parts.append(terminal.ranking(opening.overview, top, width, "Overview"))
+    for words in opening.words.parts:
+        if not opening.words.is_all:
             parts.append(Text("\n".join(f"{words.label}: {line}" for line in words.what)))
         parts += terminal.words(words, top, width)
     parts += [terminal.ranking(rows, top, width, title) for title, rows in tables if rows.height]
-    return [*parts, *_quality(summary, width)]
-
-
-def _opening(trace: Trace, sort: str) -> TraceHeader:
-    """Inputs of the first lines, each computed once."""
-    import polars as pl
-
-    from profframe.show.trace_header import TraceHeader
-    from profframe.trace.file_summaries import question
-    from profframe.trace.query import own_rows
-
-    summary = trace.summary()
-    none = pl.DataFrame()
-    if summary.words.is_all:
-        frameworks = pl.DataFrame(schema={"framework": pl.String})
-        return TraceHeader(
-            summary, none, none, none, none, none, none, none, none, none, frameworks
-        )
-    [(has_phases, has_work)] = own_rows(trace, _CONTENTS).rows()
-    return TraceHeader(
-        summary=summary,
-        breakdown=trace.time_breakdown() if has_work else none,
-        categories=trace.kernel_categories() if has_work else none,
-        idle=trace.idle(per="device") if has_work else none,
-        phases=trace.phases() if has_phases else none,
-        mfu=_mfu(trace, has_phases) if summary.overview["kernels"].sum() else none,
-        energy=trace.energy() if _has_counters(summary) else none,
-        advice=trace.advice(),
-        self_times=trace.self_times(sort=sort),
-        used_devices=question(trace, "used_devices"),
-        frameworks=question(trace, "frameworks"),
-    )
-
-
-def _has_counters(summary: Summary) -> bool:
-    """Whether a trace has any, from what its sources hold: no question for the many without."""
-    return any('"counters"' in (text or "") for text in summary.traces["accounted"])
-
-
-def _mfu(trace: Trace, has_phases: bool) -> pl.DataFrame:
-    """Utilization by run and, if there are any, by phase."""
-    import polars as pl
-
-    rows = trace.mfu()
-    return pl.concat([rows, trace.mfu(per="phase")]) if has_phases else rows
+    return [*parts, *_quality(opening, width)]
 
 
 def _quality(summary: Summary, width: int | None) -> Iterator[RenderableType]:
@@ -206,12 +155,13 @@ def info(
     --format or -o: the table `traces`, one row per rank.
     """
     from profframe.show import terminal
+    from profframe.trace.text_views import contents
 
     trace = part.apply(load(sources, facts=facts), sources)
     if output.is_asked_for:
         output.emit(trace.traces)
         return
-    summary, width = trace.summary(), output.width
+    summary, width = contents(trace), output.width
     parts = [
         terminal.summary(summary, without_secrets(" ".join(sources))),
         *(terminal.sentences(words) for words in summary.words.parts),

@@ -7,7 +7,7 @@ an attribute, or (as in many notebooks) a formula.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
@@ -20,7 +20,7 @@ from profframe.show import columns, units
 if TYPE_CHECKING:
     import polars as pl
 
-    from profframe.show.summary import Summary
+    from profframe.show.special_files import FileSummaries
 
 ROWS: Final = 20
 """Rows of a long frame that are shown by default."""
@@ -72,28 +72,25 @@ def frame_html(frame: pl.DataFrame, options: FrameOptions | None = None) -> str:
     return _block(_table_html(frame, options or FrameOptions()))
 
 
-def trace_html(summary: Summary) -> str:
-    """A compact summary of a trace."""
-    lines = "".join(
-        f'<tr><th>{label}</th><td class="p">{html.escape(text)}</td></tr>'
-        for label, text in summary.lines
+def trace_html(
+    title: str,
+    lines: Iterable[tuple[str, str]],
+    words: FileSummaries,
+    frames: Iterable[pl.DataFrame],
+) -> str:
+    """A summary of a trace: its labelled lines, words about its files, the first rows of frames."""
+    cells = "".join(
+        f'<tr><th>{label}</th><td class="p">{html.escape(text)}</td></tr>' for label, text in lines
     )
-    parts = [f"<strong>Trace</strong>: {html.escape(summary.title)}<table>{lines}</table>"]
+    parts = [f"<strong>Trace</strong>: {html.escape(title)}<table>{cells}</table>"]
     options = FrameOptions(rows=_SUMMARY_ROWS)
-    for words in summary.words.parts:
-        parts += [f'<div class="p">{html.escape(line)}</div>' for line in words.sentences]
-        parts += [f"<pre>{html.escape(text)}</pre>" for text in words.excerpts]
-        for title, rows in words.tables:
-            parts += [f"<strong>{html.escape(title)}</strong>", _table_html(rows, options)]
-        parts += [f'<div class="note">{html.escape(words.hint)}</div>'] if words.hint else []
-    if summary.overview.height > 1 and not summary.words.is_all:
-        names = ("run", "rank", "events", "span_ns", "kernels", "steps")
-        parts.append(_table_html(summary.overview.select(names), options))
-    if summary.quality.height:
-        parts.append(
-            _table_html(summary.quality.select("issue", "events", "action", "detail"), options)
-        )
-    return _block(*parts)
+    for one in words.parts:
+        parts += [f'<div class="p">{html.escape(line)}</div>' for line in one.sentences]
+        parts += [f"<pre>{html.escape(text)}</pre>" for text in one.excerpts]
+        for name, rows in one.tables:
+            parts += [f"<strong>{html.escape(name)}</strong>", _table_html(rows, options)]
+        parts += [f'<div class="note">{html.escape(one.hint)}</div>'] if one.hint else []
+    return _block(*parts, *(_table_html(frame, options) for frame in frames))
 
 
 def titled_html(title: str, subject: str, *frames: pl.DataFrame) -> str:

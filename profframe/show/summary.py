@@ -1,7 +1,8 @@
-"""A trace in a few labelled lines."""
+"""A trace in a few labelled lines: what is in it, and what its devices spent their time on."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -9,7 +10,8 @@ import polars as pl
 
 from profframe.query.selection import spans
 from profframe.readers.formats import FORMATS
-from profframe.show import units
+from profframe.show import notebook, units
+from profframe.show.device_time import TimeParts, devices, kernel_texts, time_texts
 from profframe.show.special_files import FileSummaries
 
 _USUAL: Final = ("chrome", "torch")
@@ -18,19 +20,19 @@ _NAMED_BELOW: Final = ("dumps", "execution_traces", "nccl_records")
 """Contents whose line says what they are."""
 _LONGEST_NAME = 60
 _MOST_RUNS = 5
-_MOST_CATEGORIES = 6
-_LEAST_SHARE = 0.005
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Summary:
-    """Frames about a trace, and lines made from them."""
+    """Frames about a trace, and lines made from them, which are quick to compute."""
 
     overview: pl.DataFrame
     kinds: pl.DataFrame
     steps: pl.DataFrame
     traces: pl.DataFrame
+    breakdown: pl.DataFrame
     categories: pl.DataFrame
+    used_devices: pl.DataFrame
     quality: pl.DataFrame
     words: FileSummaries = field(default_factory=FileSummaries)
 
@@ -47,16 +49,47 @@ class Summary:
     def lines(self) -> tuple[tuple[str, str], ...]:
         """Label and text of each further line; lines without a text are left out."""
         lines = (
+            *self.opening_lines(),
             ("runs", self._runs()),
-            ("format", self._formats()),
-            *(line for words in self.words.parts for line in words.lines),
             ("events", ", ".join(f"{k} {units.count(n)}" for k, n in self.kinds.iter_rows())),
-            ("devices", self._devices()),
-            ("time in", self._categories()),
             ("steps", spans(self.steps["step"].drop_nulls())),
             ("quality", self._quality()),
         )
         return tuple((label, text) for label, text in lines if text)
+
+    @property
+    def next_call(self) -> str:
+        """What to ask next, with a comment; empty where there are no times."""
+        is_timed = not self.words.is_all and self.overview["events"].sum()
+        return "trace.summary()  # why devices wait, and what would gain most" if is_timed else ""
+
+    @property
+    def time_parts(self) -> TimeParts | None:
+        """Device time by class."""
+        return TimeParts.of(self.breakdown)
+
+    @property
+    def devices(self) -> str:
+        """How many devices did something, and their models; empty without events."""
+        if not self.overview["events"].sum():
+            return ""
+        has_time = self.breakdown.height > 0
+        return devices(self.overview, self.traces, self.used_devices, has_time=has_time)
+
+    @property
+    def work(self) -> str:
+        """The label of what devices did."""
+        return "kernels" if self.overview["kernels"].sum() else "work"
+
+    def opening_lines(self) -> Iterator[tuple[str, str]]:
+        """Lines about what it is, and where the time goes."""
+        yield "format", self._formats()
+        for words in self.words.parts:
+            yield from words.lines
+        yield "device", "" if self.words.is_all else self.devices
+        if parts := self.time_parts:
+            yield "time", time_texts(parts, self.overview)[0]
+            yield self.work, next(iter(kernel_texts(self.categories)), "")
 
     def _formats(self) -> str:
         """Where it is from, if that is not the usual format of torch's profiler."""
@@ -79,25 +112,6 @@ class Summary:
         rest = len(texts) - _MOST_RUNS
         return ", ".join([*texts[:_MOST_RUNS], *([f"and {rest:,} more"] if rest > 0 else [])])
 
-    def _devices(self) -> str:
-        number = int(self.overview["devices"].sum())
-        types = sorted(self.traces["device_type"].drop_nulls().unique())
-        return f"{number:,} {' + '.join(map(units.visible, types))}".strip() if number else ""
-
-    def _categories(self) -> str:
-        """Categories of kernels that took most of the devices' time."""
-        total = sum(self.categories["total_ns"].drop_nulls())
-        if not total:
-            return ""
-        parts = [
-            f"{category} {units.share(time / total)}"
-            for category, time in self.categories.iter_rows()
-            if time >= _LEAST_SHARE * total
-        ]
-        rest = self.categories.height - _MOST_CATEGORIES
-        more = [f"and {rest} more"] if len(parts) > _MOST_CATEGORIES else []
-        return ", ".join([*parts[:_MOST_CATEGORIES], *more])
-
     def _quality(self) -> str:
         counts = self.quality.group_by("issue", maintain_order=True).agg(
             events=pl.max_horizontal(pl.col("events").sum(), pl.len())
@@ -106,9 +120,24 @@ class Summary:
 
     def __str__(self) -> str:
         width = max((len(label) for label, _ in self.lines), default=0)
-        lines = (f"  {label:<{width}}  {text}" for label, text in self.lines)
-        sentences = (f"  {line}" for words in self.words.parts for line in words.sentences)
-        return "\n".join([f"Trace: {self.title}", *lines, *sentences])
+        lines = [f"  {label:<{width}}  {text}" for label, text in self.lines]
+        lines += [f"  {line}" for words in self.words.parts for line in words.sentences]
+        lines += [f"  {'next':<{width}}  {self.next_call}"] if self.next_call else []
+        return "\n".join([f"Trace: {self.title}", *lines])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        lines = (*self.lines, *([("next", self.next_call)] if self.next_call else []))
+        frames = []
+        if self.overview.height > 1 and not self.words.is_all:
+            frames.append(
+                self.overview.select("run", "rank", "events", "span_ns", "kernels", "steps")
+            )
+        if self.quality.height:
+            frames.append(self.quality.select("issue", "events", "action", "detail"))
+        return notebook.trace_html(self.title, lines, self.words, frames)
 
 
 def contents(rows: pl.DataFrame) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -20,7 +19,16 @@ from profframe.facts.step_times import is_ahead
 from profframe.readers.formats import FORMATS
 from profframe.show import units
 from profframe.show.columns import KEYS
-from profframe.show.compact_tables import with_copies_apart
+from profframe.show.device_time import (
+    LEAST_SHARE,
+    LONGEST_NAME,
+    MOST_PARTS,
+    kernel_texts,
+    listed,
+    mean_step,
+    shares,
+    time_texts,
+)
 from profframe.show.findings import STYLES, gain_of, ranks_of
 from profframe.show.summary import Summary
 
@@ -40,23 +48,10 @@ _FLAGS: Final = MappingProxyType(
         "with_modules": "modules",
     }
 )
-_CAUSES: Final = MappingProxyType(
-    {"host_wait": "waiting for the host", "sync": "waiting for another stream"}
-)
-"""Causes of idle time that are understood without an explanation."""
-_QUEUED: Final = "mostly between a launch and its start: other work may be missing"
-"""Work that was launched long before it ran, on a device that seems to do nothing."""
-_MOST_PARTS: Final = 6
 _MOST_WHAT: Final = 2
 """Maximum lines about what a file is that no profiler wrote."""
-_LEAST_SHARE: Final = 0.005
-_LITTLE: Final = 0.5
-"""Smaller shares of a trace that its devices' time is are told."""
-_LEAST_SHOWN: Final = 0.0005
-"""Smaller shares are shown as 0.0 %."""
 _LEAST_SAMPLED: Final = 0.95
 """Part of a trace that samples of power cover at least, where nothing is said of the rest."""
-_LONGEST_NAME: Final = 40
 _LEAST_FINDING: Final = 30
 """Minimum width of a finding before what follows it is dropped."""
 _FOLDER: Final = re.compile(
@@ -68,75 +63,56 @@ _RUN_AND_PHASES: Final = (pl.col("name").is_null(), pl.col("name").is_not_null()
 _DEVICE_KINDS: Final = ("kernel", "memcpy", "memset")
 
 
-@dataclass(frozen=True, slots=True)
-class TimeParts:
-    """Device time by class: sums over rows of `time_breakdown`.
+@dataclass(frozen=True, slots=True, repr=False)
+class TraceHeader(Summary):
+    """What a trace holds, where its time goes, and what would gain most.
 
-    The rows are those of steps if all runs have any, else those of whole traces.
+    It shows itself as text and in a notebook. Its fields are frames, most of them the rows of the
+    answer of this name; `Summary` has the others.
+
+    Examples
+    --------
+    >>> import profframe
+    >>> summary = profframe.load("examples/gpu_training.json.gz").summary()
+    >>> summary.used_devices["model"].to_list()
+    ['NVIDIA H100 80GB HBM3']
+    >>> "idle 37.9 % (mostly waiting for the host)" in str(summary)
+    True
     """
 
-    rows: int
-    """Number of steps, or of traces if there are no steps."""
-    has_steps: bool
-    runs: int
-    span_ns: int
-    compute_ns: int
-    exposed_communication_ns: int
-    exposed_copy_ns: int
-    unrecorded_ns: int
-    idle_ns: int
-    hidden_communication_ns: int
-
-    @classmethod
-    def of(cls, breakdown: pl.DataFrame) -> TimeParts | None:
-        """The sums; None if no device did anything."""
-        if breakdown.is_empty():
-            return None
-        is_step = pl.col("step").is_not_null() & pl.col("lack").is_null() & (pl.col("span_ns") > 0)
-        steps = breakdown.filter(is_step)
-        whole = breakdown.filter(pl.col("step").is_null(), pl.col("span_ns") > 0)
-        is_apart = whole["run"].n_unique() > max(steps["run"].n_unique(), 1)
-        has_steps = steps.height > 0 and not is_apart
-        rows = steps if has_steps else whole
-        sums = {name: int(rows[name].sum()) for name in cls.__slots__[3:]}
-        runs = rows["run"].n_unique()
-        return cls(rows.height, has_steps, runs, **sums) if sums["span_ns"] else None
-
-    def share(self, part_ns: int) -> float:
-        """A part of the time, from 0 to 1."""
-        return part_ns / self.span_ns
+    idle: pl.DataFrame = field(default_factory=pl.DataFrame)
+    phases: pl.DataFrame = field(default_factory=pl.DataFrame)
+    mfu: pl.DataFrame = field(default_factory=pl.DataFrame)
+    energy: pl.DataFrame = field(default_factory=pl.DataFrame)
+    advice: pl.DataFrame = field(default_factory=pl.DataFrame)
+    self_times: pl.DataFrame = field(default_factory=pl.DataFrame)
+    frameworks: pl.DataFrame = field(
+        default_factory=lambda: pl.DataFrame(schema={"framework": pl.String})
+    )
 
     @property
-    def communicates(self) -> bool:
-        """Whether there is communication, exposed or hidden."""
-        return self.exposed_communication_ns + self.hidden_communication_ns > 0
+    def next_call(self) -> str:
+        """What to ask next, with a comment; empty if nothing stands out."""
+        number = self.advice.height
+        return f"trace.advice()  # {all_findings(number)}" if number else ""
 
-
-@dataclass(frozen=True, slots=True)
-class TraceHeader:
-    """Frames that the first lines are made from, each the rows of one answer."""
-
-    summary: Summary
-    breakdown: pl.DataFrame
-    categories: pl.DataFrame
-    idle: pl.DataFrame
-    phases: pl.DataFrame
-    mfu: pl.DataFrame
-    energy: pl.DataFrame
-    advice: pl.DataFrame
-    self_times: pl.DataFrame
-    used_devices: pl.DataFrame
-    frameworks: pl.DataFrame
-
-    @property
-    def time_parts(self) -> TimeParts | None:
-        """Device time by class."""
-        return TimeParts.of(self.breakdown)
+    def opening_lines(self) -> Iterator[tuple[str, str]]:
+        """The first lines, and the findings with the largest gain."""
+        if self.words.is_all:
+            yield from Summary.opening_lines(self)
+            return
+        yield from ((label, texts[0]) for label, texts in first_lines(self) if texts)
+        for words in self.words.parts:
+            yield from words.lines
+        gains = [*findings(self)]
+        longest = max((len(gain) for _, gain, _, _ in gains), default=0)
+        for place, (_, gain, finding, where) in enumerate(gains):
+            yield "" if place else "gain", f"{gain:<{longest}}  {finding}{where}"
 
     @property
     def has_several_ranks(self) -> bool:
         """Whether a run has two ranks or more."""
-        overview = self.summary.overview
+        overview = self.overview
         return overview.height > overview["run"].n_unique()
 
     @property
@@ -154,60 +130,70 @@ def title(opening: TraceHeader) -> str:
 
     For files that no profiler wrote, it is that of `Summary.title`.
     """
-    summary, overview = opening.summary, opening.summary.overview
-    if summary.words.is_all:
-        return summary.title
+    overview = opening.overview
+    if opening.words.is_all:
+        return opening.title
     runs, ranks = overview["run"].n_unique(), overview.height
-    world = summary.traces["world_size"].max()
+    world = opening.traces["world_size"].max()
     of = f" of {world:,}" if runs == 1 and isinstance(world, int) and world > ranks else ""
     noun = "rank" if runs <= 1 else "trace"
     parts = [units.plural(runs, "run"), units.plural(ranks, noun) + of, _steps(overview)]
     span = overview["span_ns"].max()
     if isinstance(span, int) and overview["events"].sum():
         longest = "at most " if ranks > 1 else ""
-        parts.append(f"{longest}{units.duration(span)}{_of_events(summary, span)}")
+        parts.append(f"{longest}{units.duration(span)}{_of_events(opening, span)}")
     else:
         parts[-1] = "no events with a time" if overview["events"].sum() else "no events"
     return ", ".join(parts)
 
 
-def lines(opening: TraceHeader) -> Iterator[tuple[str, tuple[str, ...]]]:
+def first_lines(opening: TraceHeader) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Labels, and texts for what it is and where the time goes, the longest first."""
-    summary = opening.summary
-    if summary.words.is_all:
+    if opening.words.is_all:
         yield "recorded", _recorded(opening)
-        what = [line for words in summary.words.parts for line in words.what]
+        what = [line for words in opening.words.parts for line in words.what]
         for place, line in enumerate(what[:_MOST_WHAT]):
             yield "" if place else "contents", (line,)
         if len(what) > _MOST_WHAT:
             yield "", (f"and {len(what) - _MOST_WHAT} more such lines below",)
         return
-    if summary.overview["events"].sum():
-        yield "device", (_devices(opening),)
+    yield "device", (opening.devices,)
     yield "recorded", _recorded(opening)
     parts = opening.time_parts
     if parts is None:
-        yield "time", _step_time(summary)
+        yield "time", _step_time(opening)
         yield "host", _host(opening.self_times)
         return
-    yield "time", _time(parts, opening)
-    yield "pace", _pace(summary.steps)
-    yield "kernels" if summary.overview["kernels"].sum() else "work", _kernels(opening.categories)
+    yield "time", time_texts(parts, opening.overview, opening.idle)
+    yield "pace", _pace(opening.steps)
+    yield opening.work, kernel_texts(opening.categories)
     yield PHASES, _phases(opening.phases)
     yield "mfu", _mfu(opening.mfu)
     yield "energy", _energy(opening)
 
 
+def all_findings(number: int) -> str:
+    """What a list of that many findings is for.
+
+    Examples
+    --------
+    >>> all_findings(2)
+    'both findings: where, why, and what to do'
+    """
+    what = {1: "the finding", 2: "both findings"}.get(number, f"all {number} findings")
+    return f"{what}: where, why, and what to do"
+
+
 def findings(opening: TraceHeader) -> Iterator[tuple[str, str, str, str]]:
     """Severity, gain, text and ranks of the findings with the largest gain."""
-    if opening.summary.words.is_all:
+    if opening.words.is_all:
         return
-    keys = opening.summary.overview.select(KEYS)
+    keys = opening.overview.select(KEYS)
     has_runs, has_several = keys["run"].n_unique() > 1, keys.height > 1
     for row in opening.findings.head(TOP).iter_rows(named=True):
         place = []
         if has_runs:
-            place.append(units.middle(units.visible(str(row["run"])), _LONGEST_NAME))
+            place.append(units.middle(units.visible(str(row["run"])), LONGEST_NAME))
         if has_several:
             place.append(ranks_of(row))
         yield (
@@ -245,7 +231,8 @@ def text(
         path = units.middle(path, max(width - cell_len(heading) - 2, _LEAST_FINDING))
     rows = [_line(Text(f"{path}: {heading}", style="bold"))]
     typed = [*commands]
-    labelled = [(label, _fitting(texts, room)) for label, texts in lines(opening) if texts]
+    shown = ((label, texts) for label, texts in first_lines(opening) if any(texts))
+    labelled = [(label, _fitting(texts, room)) for label, texts in shown]
     number = 1 + len(labelled) + len(gains) + sum(1 + c.count("\n") for c, _ in typed)
     if number > MOST_LINES:
         labelled = [(label, line) for label, line in labelled if label != PHASES]
@@ -302,7 +289,7 @@ def _of_events(summary: Summary, span_ns: int) -> str:
     steps = summary.steps
     lengths = steps.filter(pl.col("lack").is_null())["step_ns"].to_list()
     is_single = len(lengths) == steps.height == summary.overview.height == 1
-    is_other = is_single and abs(lengths[0] - span_ns) > _LEAST_SHARE * span_ns
+    is_other = is_single and abs(lengths[0] - span_ns) > LEAST_SHARE * span_ns
     return " from its first event to its last" if is_other else ""
 
 
@@ -323,11 +310,11 @@ def _energy(opening: TraceHeader) -> tuple[str, ...]:
     if not used.height:
         return _unplaced_energy(rows)
     total, idle, sampled_ns = (float(used[c].sum()) for c in ("energy_j", "idle_j", "sampled_ns"))
-    spans = opening.summary.overview.select("run", "rank", pl.col("span_ns").alias("whole_ns"))
+    spans = opening.overview.select("run", "rank", pl.col("span_ns").alias("whole_ns"))
     of_trace = used.join(spans, on=["run", "rank"], how="left", nulls_equal=True)
     whole_ns = float(of_trace["whole_ns"].sum())
     on = f" of {units.plural(used.height, 'device')}"
-    if (devices := int(opening.summary.overview["devices"].sum())) > used.height:
+    if (devices := int(opening.overview["devices"].sum())) > used.height:
         on = f" of {used.height:,} of {units.plural(devices, 'device')}"
     part, of = "", "it"
     if sampled_ns < _LEAST_SAMPLED * whole_ns:
@@ -360,7 +347,7 @@ def _mfu(rows: pl.DataFrame) -> tuple[str, ...]:
     runs, phases = (measured.filter(is_one) for is_one in _RUN_AND_PHASES)
     if rows["run"].n_unique() > 1:
         parts = [
-            f"{units.middle(units.visible(run), _LONGEST_NAME)} {units.share(mfu)}"
+            f"{units.middle(units.visible(run), LONGEST_NAME)} {units.share(mfu)}"
             for run, mfu in runs.select("run", "mfu").iter_rows()
         ]
     else:
@@ -372,7 +359,7 @@ def _mfu(rows: pl.DataFrame) -> tuple[str, ...]:
     rates = sorted({units.flop_rate(rate) for rate in measured["peak_flop_per_s"]})
     types = sorted(measured["dtype"].unique())
     of = f"{rates[0]} {types[0]}" if len(rates) == len(types) == 1 else " and ".join(types)
-    text = f"{', '.join(parts[:_MOST_PARTS])} of {of}"
+    text = f"{', '.join(parts[:MOST_PARTS])} of {of}"
     share = measured["known_flops_share"].min()
     if not isinstance(share, float):
         return (text,)
@@ -388,56 +375,15 @@ def _steps(overview: pl.DataFrame) -> str:
     return f"{number} each" if overview.height > 1 else number
 
 
-def _devices(opening: TraceHeader) -> str:
-    """How many devices did something, and their models."""
-    overview, used = opening.summary.overview, opening.used_devices
-    types = sorted(opening.summary.traces["device_type"].drop_nulls().unique())
-    kind = units.visible(" + ".join(types)) or "device"
-    if overview["run"].n_unique() > 1 and overview["devices"].sum():
-        return _devices_of_runs(used, kind)
-    if not overview["devices"].sum():
-        return (
-            f"{kind}, of an unknown number"
-            if opening.breakdown.height
-            else "no device work in this trace"
-        )
-    return _models(used["model"], kind)
-
-
-def _devices_of_runs(used: pl.DataFrame, kind: str) -> str:
-    """The devices of each trace: those of several runs may be the same ones."""
-    sets = Counter(_models(rows["model"].sort(), kind) for rows in used.partition_by(KEYS))
-    most = sets.most_common(_MOST_PARTS)
-    parts = [
-        f"{models} in {f'each of {count:,} traces' if count > 1 else '1 trace'}"
-        for models, count in most
-    ]
-    rest = sets.total() - sum(count for _, count in most)
-    return ", ".join([*parts, *([f"others in {units.plural(rest, 'trace')}"] if rest else [])])
-
-
-def _models(column: pl.Series, kind: str) -> str:
-    """The number of devices of each model."""
-    models = Counter(column.fill_null(""))
-    parts = [
-        f"{count:,} x {units.middle(units.visible(model), _LONGEST_NAME)}"
-        if model
-        else f"{count:,} x {kind} (model not in the trace)"
-        for model, count in models.most_common(_MOST_PARTS)
-    ]
-    rest = len(models) - _MOST_PARTS
-    return ", ".join([*parts, *([f"and {rest} more models"] if rest > 0 else [])])
-
-
 def _recorded(opening: TraceHeader) -> tuple[str, ...]:
     """Recorder, its options, and the framework."""
-    traces = opening.summary.traces
+    traces = opening.traces
     formats = traces["format"].drop_nulls().unique(maintain_order=True)
     by = " and ".join(FORMATS[n].words if n in FORMATS else units.visible(n) for n in formats)
     flags = _flags(traces["profiler_flags"])
     full = f"{by} with {', '.join(flags)}" if flags else by
     ran = opening.frameworks["framework"].to_list()
-    notes = opening.summary.quality.height
+    notes = opening.quality.height
     of = [f"runs {', '.join(ran)}"] if ran else []
     note = [f"{units.plural(notes, 'quality note')} below"] if notes else []
     return tuple("; ".join(p) for p in ([full, *of, *note], [full, *of], [by, *of], [by]))
@@ -451,56 +397,6 @@ def _flags(texts: pl.Series) -> list[str]:
         own = {name for name in _FLAGS if isinstance(flags, dict) and flags.get(name)}
         recorded = own if recorded is None else recorded & own
     return [word for name, word in _FLAGS.items() if name in (recorded or ())]
-
-
-def _mean_step(step_ns: int, steps: int, runs: int = 1) -> str:
-    mean = units.duration(step_ns / steps)
-    of_runs = f" in {runs:,} runs" if runs > 1 else ""
-    return f"{mean} per step" if steps == 1 else f"{mean} per step, the mean of {steps:,}{of_runs}"
-
-
-def _on_devices(parts: TimeParts, overview: pl.DataFrame) -> str:
-    """The time from the first to the last work of the devices, and how much of the traces it is."""
-    noun = "rank" if parts.runs == 1 else "trace"
-    several = f" of {units.plural(parts.rows, noun)}" if parts.rows > 1 else ""
-    whole = int(overview.filter(pl.col("devices") > 0)["span_ns"].sum())
-    share = parts.span_ns / whole if whole else 1.0
-    of = f", {units.share(share)} of the trace" if share < _LITTLE else ""
-    plural = "s" if of and parts.rows > 1 else ""
-    return f"{units.duration(parts.span_ns)} on the devices{several}{of}{plural}"
-
-
-def _time(parts: TimeParts, opening: TraceHeader) -> tuple[str, ...]:
-    """Device time by class, as shares of the steps or of the whole time."""
-    if parts.has_steps:
-        whole = _mean_step(parts.span_ns, parts.rows, parts.runs)
-    else:
-        whole = _on_devices(parts, opening.summary.overview)
-    shares = {
-        "compute": parts.compute_ns,
-        "exposed communication": parts.exposed_communication_ns,
-        "exposed copies": parts.exposed_copy_ns,
-        "not recorded": parts.unrecorded_ns,
-        "idle": parts.idle_ns,
-    }
-    texts = [
-        f"{name} {units.share(parts.share(ns))}"
-        for name, ns in shares.items()
-        if parts.share(ns) >= _LEAST_SHOWN
-        or name in {"compute", "idle"}
-        or (name == "exposed communication" and parts.communicates)
-    ]
-    listed = ", ".join(texts)
-    cause = _cause(opening.idle)
-    of_step = whole.partition(",")[0]
-    most = ", ".join(text for text in texts if not text.startswith("exposed copies"))
-    return (
-        f"{listed}{cause and f' ({cause})'} of {whole}",
-        f"{listed} of {whole}",
-        f"{listed} of {of_step}",
-        listed,
-        most,
-    )
 
 
 def _pace(steps: pl.DataFrame) -> tuple[str, ...]:
@@ -518,7 +414,7 @@ def _pace(steps: pl.DataFrame) -> tuple[str, ...]:
     most = max(lags)
     run = lags[most]
     behind = units.duration(most)
-    name = units.middle(units.visible(run["run"][0]), _LONGEST_NAME)
+    name = units.middle(units.visible(run["run"][0]), LONGEST_NAME)
     where = f" in {name}" if whole["run"].n_unique() > 1 else ""
     ahead = f"the host runs up to {behind} ahead"
     later = run.filter(pl.int_range(pl.len()).over("rank") > 0)
@@ -543,49 +439,6 @@ def _ahead(steps: pl.DataFrame) -> bool:
     return any(is_ahead(*(of[name].to_numpy() for name in names)) for of in ranks)
 
 
-def _cause(idle: pl.DataFrame) -> str:
-    """The cause of most of the idle time."""
-    recorded = idle.filter(pl.col("cause") != "unrecorded")
-    sums = recorded.group_by("cause").agg(pl.col("idle_ns", "launch_wait_ns").sum())
-    if not sums.height:
-        return ""
-    cause, longest, late = sums.sort("idle_ns", "cause").row(-1)
-    total = sums["idle_ns"].sum()
-    if 2 * longest <= total or cause not in _CAUSES:
-        return ""
-    if cause == "host_wait" and 2 * late <= total:
-        return _QUEUED if 2 * (longest - late) > total else ""
-    return f"mostly {_CAUSES[cause]}"
-
-
-def _shares(sums: pl.DataFrame, total: int, what: str = "") -> tuple[str, ...]:
-    """Names with their share of a total, the largest first: many of them, or fewer."""
-    parts = [
-        f"{units.middle(units.visible(str(name)), _LONGEST_NAME)} {units.share(ns / total)}"
-        for name, ns in sums.head(_MOST_PARTS).iter_rows()
-        if ns >= _LEAST_SHARE * total
-    ]
-    return tuple(_listed(parts[:size], sums.height, what) for size in range(len(parts), 0, -1))
-
-
-def _listed(parts: Sequence[str], number: int, what: str = "") -> str:
-    """The first ones, with the number of the others."""
-    rest = number - len(parts)
-    return f"{', '.join(parts)}{what}{f', {rest:,} more' if rest > 0 else ''}"
-
-
-def _kernels(categories: pl.DataFrame) -> tuple[str, ...]:
-    """Categories of what ran on the devices, with their shares of the time."""
-    sums = (
-        with_copies_apart(categories.drop_nulls("total_ns"))
-        .group_by("category", maintain_order=True)
-        .agg(pl.col("total_ns").sum())
-        .sort("total_ns", descending=True, maintain_order=True)
-    )
-    total = int(sums["total_ns"].sum())
-    return _shares(sums, total) if total else ()
-
-
 def _phases(phases: pl.DataFrame) -> tuple[str, ...]:
     """Inference phases, the longest first."""
     if not phases.height:
@@ -594,12 +447,12 @@ def _phases(phases: pl.DataFrame) -> tuple[str, ...]:
         "span_ns", descending=True, nulls_last=True, maintain_order=True
     )
     texts = []
-    for row in rows.head(_MOST_PARTS).iter_rows(named=True):
+    for row in rows.head(MOST_PARTS).iter_rows(named=True):
         how = f" ({row['execution']})" if row["execution"] else ""
         warm = "warm-up of " if row["is_warmup"] else ""
         span = "" if row["span_ns"] is None else f" {units.duration(row['span_ns'])}"
         texts.append(f"{warm}{row['phase']}{how}{span}")
-    return tuple(_listed(texts[:size], rows.height) for size in range(len(texts), 0, -1))
+    return tuple(listed(texts[:size], rows.height) for size in range(len(texts), 0, -1))
 
 
 def _step_time(summary: Summary) -> tuple[str, ...]:
@@ -607,7 +460,7 @@ def _step_time(summary: Summary) -> tuple[str, ...]:
     steps = summary.steps.filter(pl.col("lack").is_null(), pl.col("step_ns") > 0)
     if not steps.height:
         return ()
-    return (_mean_step(int(steps["step_ns"].sum()), steps.height, steps["run"].n_unique()),)
+    return (mean_step(int(steps["step_ns"].sum()), steps.height, steps["run"].n_unique()),)
 
 
 def _host(self_times: pl.DataFrame) -> tuple[str, ...]:
@@ -619,4 +472,4 @@ def _host(self_times: pl.DataFrame) -> tuple[str, ...]:
         .agg(pl.col("self_ns").sum())
         .sort("self_ns", descending=True, maintain_order=True)
     )
-    return _shares(sums, total, " of self time") if total > 0 else ()
+    return shares(sums, total, " of self time") if total > 0 else ()

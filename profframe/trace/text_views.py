@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, suppress
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final
 
+import polars as pl
+
+from profframe.errors import without_secrets
 from profframe.query.selection import Numbers, Text, check_compat
+from profframe.show import notebook, units
 from profframe.show.lines import Lines
 from profframe.show.summary import Summary
-from profframe.trace import empty_reasons, generated_questions, trace_tables
+from profframe.show.trace_header import TraceHeader
+from profframe.trace import empty_reasons, generated_questions, query, trace_tables
 from profframe.trace.base_trace import BaseTrace
-from profframe.trace.file_summaries import file_summaries
+from profframe.trace.file_summaries import file_summaries, question
 from profframe.trace.query import own_rows
 
 if TYPE_CHECKING:
@@ -22,13 +29,14 @@ _KINDS = """
     GROUP BY kind
     ORDER BY events DESC, kind"""
 
-_CATEGORIES = """
-    SELECT kernel_category AS category, try_cast(sum(dur_ns) AS BIGINT) AS total_ns
-    FROM events
-    WHERE kernel_category IS NOT NULL AND dur_ns IS NOT NULL
-    GROUP BY kernel_category
-    ORDER BY total_ns DESC NULLS LAST, category
+_EVENTS = "SELECT count(*) FROM events"
+_HAS_WORK = """
+    SELECT coalesce(bool_or(is_busy(kind) OR lost_start_ns IS NOT NULL), false) FROM events
 """
+"""Whether there is work of devices, or calls whose work is lost."""
+_HAS_PHASES = "SELECT coalesce(bool_or(phase_id IS NOT NULL), false) FROM events"
+_MOST_EVENTS: Final = 100_000
+"""A notebook shows findings of a trace of at most this many events: of more they take seconds."""
 
 
 def table(  # noqa: PLR0917 -- torch's own arguments
@@ -151,16 +159,117 @@ def tree(  # noqa: PLR0917 -- which part of which trace
     return text(slices, empty_reasons.of_tree(type(self)(session)))
 
 
-def summary(self: BaseTrace) -> Summary:
-    """The contents in a few labelled lines; the text of ``repr``."""
-    trace = type(self)(self._session.unlimited())
-    traces = trace_tables.table(trace, "traces")
-    return Summary(
-        overview=generated_questions.overview(trace),
-        kinds=own_rows(trace, _KINDS),
-        steps=generated_questions.step_times(trace),
-        traces=traces,
-        categories=own_rows(trace, _CATEGORIES),
-        quality=trace_tables.table(trace, "quality"),
-        words=file_summaries(trace, traces["format"]),
+def summary(self: BaseTrace) -> TraceHeader:
+    """Tell what the trace is, where its time goes and what would gain most.
+
+    The words are those that ``profframe TRACE`` prints first. It asks the rules of `advice`, which
+    takes seconds for a million events; ``repr(trace)`` has the quick part.
+
+    Returns
+    -------
+    profframe.show.trace_header.TraceHeader
+        It shows itself as text (``str``) and in a notebook. Its fields are frames, most of them
+        the rows of the answer of this name: ``overview``, ``breakdown`` (`time_breakdown`),
+        ``categories`` (`kernel_categories`), ``idle``, ``steps``, ``mfu``, ``advice``,
+        ``used_devices``, ``quality``, ...
+
+    Examples
+    --------
+    >>> import profframe
+    >>> summary = profframe.load("examples/gpu_training.json.gz").summary()
+    >>> print(str(summary).splitlines()[1].strip())
+    device    1 x NVIDIA H100 80GB HBM3
+    >>> summary.advice["rule"][0]
+    'data_loading'
+    """
+    return header(type(self)(self._session.unlimited()))
+
+
+def header(trace: BaseTrace, sort: str = "self_ns") -> TraceHeader:
+    """What the first lines say, each frame computed once.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    sort
+        Column to sort the self times by.
+    """
+    quick = contents(trace)
+    own = {one.name: getattr(quick, one.name) for one in fields(quick)}
+    if quick.words.is_all:
+        return TraceHeader(**own)
+    ask, none = generated_questions, pl.DataFrame()
+    has_phases = own_rows(trace, _HAS_PHASES).item()
+    has_kernels = quick.overview["kernels"].sum() > 0
+    return TraceHeader(
+        **own,
+        idle=ask.idle(trace, per="device") if quick.breakdown.height else none,
+        phases=ask.phases(trace) if has_phases else none,
+        mfu=_mfu(trace, has_phases) if has_kernels else none,
+        energy=ask.energy(trace) if _has_counters(quick) else none,
+        advice=query.advice(trace),
+        self_times=ask.self_times(trace, sort=sort),
+        frameworks=question(trace, "frameworks"),
     )
+
+
+def contents(trace: BaseTrace) -> Summary:
+    """What is in a trace, and what its devices spent their time on: the quick part."""
+    traces = trace_tables.table(trace, "traces")
+    words = file_summaries(trace, traces["format"])
+    has_work = not words.is_all and own_rows(trace, _HAS_WORK).item()
+    ask, none = generated_questions, pl.DataFrame()
+    return Summary(
+        overview=ask.overview(trace),
+        kinds=own_rows(trace, _KINDS),
+        steps=ask.step_times(trace),
+        traces=traces,
+        breakdown=ask.time_breakdown(trace) if has_work else none,
+        categories=ask.kernel_categories(trace) if has_work else none,
+        used_devices=none if words.is_all else question(trace, "used_devices"),
+        quality=trace_tables.table(trace, "quality"),
+        words=words,
+    )
+
+
+def prompt_text(self: BaseTrace) -> str:
+    """What a prompt shows: the quick part; a sentence if the trace cannot be asked."""
+    try:
+        with _shared(self) as trace:
+            return str(contents(trace))
+    except Exception as error:  # noqa: BLE001 - a prompt shows what cannot be asked, too
+        return _broken(error)
+
+
+def notebook_html(self: BaseTrace) -> str:
+    """What a notebook shows: the summary, without findings if there are many events."""
+    with suppress(Exception), _shared(self) as trace:  # or else what is quick may do
+        if own_rows(trace, _EVENTS).item() <= _MOST_EVENTS:
+            return header(trace)._repr_html_()
+    try:
+        with _shared(self) as trace:
+            return contents(trace)._repr_html_()
+    except Exception as error:  # noqa: BLE001 - the same
+        return notebook.text_html(_broken(error))
+
+
+def _shared(self: BaseTrace) -> AbstractContextManager[BaseTrace]:
+    """The trace without a row limit, over one connection."""
+    return trace_tables.shared_session(type(self)(self._session.unlimited()))
+
+
+def _broken(error: Exception) -> str:
+    """The sentence in place of a trace that cannot be asked."""
+    return f"Trace: cannot be read: {without_secrets(units.visible(str(error)))}"
+
+
+def _has_counters(quick: Summary) -> bool:
+    """Whether a trace has any, from what its sources hold: no question for the many without."""
+    return any('"counters"' in (text or "") for text in quick.traces["accounted"])
+
+
+def _mfu(trace: BaseTrace, has_phases: bool) -> pl.DataFrame:
+    """Utilization by run and, if there are any, by phase."""
+    rows = generated_questions.mfu(trace)
+    return pl.concat([rows, generated_questions.mfu(trace, per="phase")]) if has_phases else rows

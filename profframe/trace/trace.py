@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from profframe.errors import no_attribute
 from profframe.query import renamed
-from profframe.show import notebook
 from profframe.trace import (
     exports,
     generated_questions,
@@ -58,10 +57,10 @@ class Trace(BaseTrace):
             raise no_attribute(self, "a Trace", "trace", name)
 
     def __repr__(self) -> str:
-        return str(self.summary())
+        return text_views.prompt_text(self)
 
     def _repr_html_(self) -> str:
-        return notebook.trace_html(self.summary())
+        return text_views.notebook_html(self)
 
     # Where it comes from: from_tables and from_store are in `BaseTrace`
 

@@ -9,7 +9,7 @@ import pytest
 
 import profframe
 from profframe.errors import AnswerError
-from profframe.show.trace_header import TimeParts
+from profframe.show.device_time import TimeParts
 from profframe.trace.trace import Trace
 from tests import needs
 

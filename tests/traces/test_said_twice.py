@@ -19,12 +19,13 @@ from profframe import load
 from profframe.cli.next_commands import next_commands
 from profframe.cli.output import OutputOptions
 from profframe.cli.rankings import ranked
-from profframe.cli.trace_views import _opening, _parts
+from profframe.cli.trace_views import _parts
 from profframe.pages.report.page_parts import Facts, FactTile, Finding, FindingsPart
 from profframe.query.rules import shipped_rules
 from profframe.show import findings, terminal, trace_header
 from profframe.trace.sections.overview import overview
 from profframe.trace.sections.replies import context_of
+from profframe.trace.text_views import header
 from profframe.trace.trace import Trace
 from tests.conftest import TRACES
 from tests.members import few
@@ -123,7 +124,7 @@ class Said:
     @classmethod
     def of(cls, path: str) -> Said:
         with load(TRACES / path).session() as trace:
-            first = _opening(trace, "self_ns")
+            first = header(trace)
             commands = next_commands(first, [path], {}, (), None)
             output = OutputOptions("table", None, is_asked_for=False, full_names=True)
             lines = [trace_header.text(path, first, commands, None)]

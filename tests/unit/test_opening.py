@@ -18,10 +18,10 @@ import profframe
 from profframe.cli.next_commands import next_commands
 from profframe.cli.part import Part
 from profframe.cli.shell import folded, shell_word
-from profframe.cli.trace_views import _opening
 from profframe.show import terminal, trace_header, units
 from profframe.show.compact_tables import with_copies_apart
 from profframe.show.findings import gain_of
+from profframe.trace.text_views import header
 from tests.conftest import Run
 from tests.hostile import RUN
 from tests.members import few
@@ -130,7 +130,7 @@ def test_every_number_is_that_of_an_answer(source: str, run: Run) -> None:
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> trace_header.TraceHeader:
     with profframe.load(written(tmp_path_factory.mktemp("first"))).session() as trace:
-        return _opening(trace, "self_ns")
+        return header(trace)
 
 
 ADVICE = {
@@ -169,8 +169,8 @@ def test_findings_are_in_the_order_of_their_gain(first: trace_header.TraceHeader
 def test_ranks_of_a_finding_are_named_where_there_are_several(
     first: trace_header.TraceHeader,
 ) -> None:
-    ranks = [first.summary.overview.with_columns(rank=pl.lit(n, pl.Int32)) for n in range(4)]
-    job = replace(first, summary=replace(first.summary, overview=pl.concat(ranks)))
+    ranks = [first.overview.with_columns(rank=pl.lit(n, pl.Int32)) for n in range(4)]
+    job = replace(first, overview=pl.concat(ranks))
     rows = [("slow " * 40, 5_000, [0, 1, 3]), ("late", 1_000, [0])]
     printed = text_of(findings(job, *rows), 100)
     assert "1 run, 4 ranks, 2 steps each, at most 200.000 us" in printed
@@ -319,7 +319,7 @@ def test_frames_tell_the_framework(name: str, framework: list[str], tmp_path: Pa
     path = tmp_path / "trace.json"
     path.write_text(json.dumps([event | {"dur": 3, "args": {"Python id": 1}}]))
     with profframe.load(path).session() as trace:
-        assert _opening(trace, "self_ns").frameworks["framework"].to_list() == framework
+        assert header(trace).frameworks["framework"].to_list() == framework
 
 
 def test_the_part_of_a_trace_is_kept(run: Run, root: Path) -> None:

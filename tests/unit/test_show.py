@@ -40,11 +40,13 @@ def trace_of(runs: list[str], quality: str = "truncated") -> Trace:
 def test_repr_says_what_is_inside_in_a_few_lines() -> None:
     assert repr(trace_of(["a"])).splitlines() == [
         "Trace: 1 run, 1 rank, 3 events, 2.500 ms",
+        "  device   1 x CUDA (model not in the trace)",
+        "  time     compute 100.0 %, idle 0.0 % of 2.500 ms on the devices",
+        "  kernels  other 100.0 %",
         "  runs     'a' (rank 0)",
         "  events   kernel 2, host_op 1",
-        "  devices  1 CUDA",
-        "  time in  other 100.0 %",
         "  quality  truncated 3",
+        "  next     trace.summary()  # why devices wait, and what would gain most",
     ]
 
 
@@ -52,7 +54,7 @@ def test_repr_of_many_runs_and_of_nothing_is_short() -> None:
     many = repr(trace_of([f"run{i}" for i in range(100)]))
     nothing = repr(stored())
 
-    assert len(many.splitlines()) == 6
+    assert len(many.splitlines()) == 8
     assert "and 95 more" in many
     assert nothing == "Trace: 0 runs, 0 ranks, 0 events"
 

@@ -18,8 +18,8 @@ from profframe.pages.report.page_parts import (
 )
 from profframe.show import units
 from profframe.show.columns import KEYS
+from profframe.show.device_time import TimeParts
 from profframe.show.findings import gain_of, ranks_of
-from profframe.show.trace_header import TimeParts
 from profframe.trace.file_summaries import file_summaries
 from profframe.trace.sections.replies import Context
 

@@ -1,0 +1,233 @@
+"""Devices and their time in words: how many of which model, what they spent it on, and why not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import polars as pl
+
+from profframe.show import units
+from profframe.show.columns import KEYS
+from profframe.show.compact_tables import with_copies_apart
+
+_CAUSES: Final = MappingProxyType(
+    {"host_wait": "waiting for the host", "sync": "waiting for another stream"}
+)
+"""Causes of idle time that are understood without an explanation."""
+_QUEUED: Final = "mostly between a launch and its start: other work may be missing"
+"""Work that was launched long before it ran, on a device that seems to do nothing."""
+MOST_PARTS: Final = 6
+"""Maximum names in a line."""
+LEAST_SHARE: Final = 0.005
+"""Smaller shares are left out of a line."""
+_LITTLE: Final = 0.5
+"""Smaller shares of a trace that its devices' time is are told."""
+_LEAST_SHOWN: Final = 0.0005
+"""Smaller shares are shown as 0.0 %."""
+LONGEST_NAME: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class TimeParts:
+    """Device time by class: sums over rows of `time_breakdown`.
+
+    The rows are those of steps if all runs have any, else those of whole traces.
+    """
+
+    rows: int
+    """Number of steps, or of traces if there are no steps."""
+    has_steps: bool
+    runs: int
+    span_ns: int
+    compute_ns: int
+    exposed_communication_ns: int
+    exposed_copy_ns: int
+    unrecorded_ns: int
+    idle_ns: int
+    hidden_communication_ns: int
+
+    @classmethod
+    def of(cls, breakdown: pl.DataFrame) -> TimeParts | None:
+        """The sums; None if no device did anything."""
+        if breakdown.is_empty():
+            return None
+        is_step = pl.col("step").is_not_null() & pl.col("lack").is_null() & (pl.col("span_ns") > 0)
+        steps = breakdown.filter(is_step)
+        whole = breakdown.filter(pl.col("step").is_null(), pl.col("span_ns") > 0)
+        is_apart = whole["run"].n_unique() > max(steps["run"].n_unique(), 1)
+        has_steps = steps.height > 0 and not is_apart
+        rows = steps if has_steps else whole
+        sums = {name: int(rows[name].sum()) for name in cls.__slots__[3:]}
+        runs = rows["run"].n_unique()
+        return cls(rows.height, has_steps, runs, **sums) if sums["span_ns"] else None
+
+    def share(self, part_ns: int) -> float:
+        """A part of the time, from 0 to 1."""
+        return part_ns / self.span_ns
+
+    @property
+    def communicates(self) -> bool:
+        """Whether there is communication, exposed or hidden."""
+        return self.exposed_communication_ns + self.hidden_communication_ns > 0
+
+
+def devices(
+    overview: pl.DataFrame, traces: pl.DataFrame, used: pl.DataFrame, *, has_time: bool
+) -> str:
+    """How many devices did something, and their models.
+
+    Parameters
+    ----------
+    overview, traces
+        Rows of the answer and of the table.
+    used
+        ``run rank device model`` of the devices that did something.
+    has_time
+        Whether there is time of devices, of which number ever.
+
+    Examples
+    --------
+    >>> keys = {"run": ["a"], "rank": [0]}
+    >>> counts = pl.DataFrame(keys | {"devices": [1]})
+    >>> types = pl.DataFrame(keys | {"device_type": ["CUDA"]})
+    >>> used = pl.DataFrame(keys | {"device": [0], "model": ["NVIDIA H200"]})
+    >>> devices(counts, types, used, has_time=True)
+    '1 x NVIDIA H200'
+    """
+    types = sorted(traces["device_type"].drop_nulls().unique())
+    kind = units.visible(" + ".join(types)) or "device"
+    if overview["run"].n_unique() > 1 and overview["devices"].sum():
+        return _devices_of_runs(used, kind)
+    if not overview["devices"].sum():
+        return f"{kind}, of an unknown number" if has_time else "no device work in this trace"
+    return _models(used["model"], kind)
+
+
+def _devices_of_runs(used: pl.DataFrame, kind: str) -> str:
+    """The devices of each trace: those of several runs may be the same ones."""
+    sets = Counter(_models(rows["model"].sort(), kind) for rows in used.partition_by(KEYS))
+    most = sets.most_common(MOST_PARTS)
+    parts = [
+        f"{models} in {f'each of {count:,} traces' if count > 1 else '1 trace'}"
+        for models, count in most
+    ]
+    rest = sets.total() - sum(count for _, count in most)
+    return ", ".join([*parts, *([f"others in {units.plural(rest, 'trace')}"] if rest else [])])
+
+
+def _models(column: pl.Series, kind: str) -> str:
+    """The number of devices of each model."""
+    models = Counter(column.fill_null(""))
+    parts = [
+        f"{count:,} x {units.middle(units.visible(model), LONGEST_NAME)}"
+        if model
+        else f"{count:,} x {kind} (model not in the trace)"
+        for model, count in models.most_common(MOST_PARTS)
+    ]
+    rest = len(models) - MOST_PARTS
+    return ", ".join([*parts, *([f"and {rest} more models"] if rest > 0 else [])])
+
+
+def mean_step(step_ns: int, steps: int, runs: int = 1) -> str:
+    """The mean of steps, and of how many."""
+    mean = units.duration(step_ns / steps)
+    of_runs = f" in {runs:,} runs" if runs > 1 else ""
+    return f"{mean} per step" if steps == 1 else f"{mean} per step, the mean of {steps:,}{of_runs}"
+
+
+def _on_devices(parts: TimeParts, overview: pl.DataFrame) -> str:
+    """The time from the first to the last work of the devices, and how much of the traces it is."""
+    noun = "rank" if parts.runs == 1 else "trace"
+    several = f" of {units.plural(parts.rows, noun)}" if parts.rows > 1 else ""
+    whole = int(overview.filter(pl.col("devices") > 0)["span_ns"].sum())
+    share = parts.span_ns / whole if whole else 1.0
+    of = f", {units.share(share)} of the trace" if share < _LITTLE else ""
+    plural = "s" if of and parts.rows > 1 else ""
+    return f"{units.duration(parts.span_ns)} on the devices{several}{of}{plural}"
+
+
+def time_texts(
+    parts: TimeParts, overview: pl.DataFrame, idle: pl.DataFrame | None = None
+) -> tuple[str, ...]:
+    """Device time by class, as shares of the steps or of the whole time; the longest text first.
+
+    Rows of `idle` tell the cause of most of it.
+    """
+    if parts.has_steps:
+        whole = mean_step(parts.span_ns, parts.rows, parts.runs)
+    else:
+        whole = _on_devices(parts, overview)
+    classes = {
+        "compute": parts.compute_ns,
+        "exposed communication": parts.exposed_communication_ns,
+        "exposed copies": parts.exposed_copy_ns,
+        "not recorded": parts.unrecorded_ns,
+        "idle": parts.idle_ns,
+    }
+    texts = [
+        f"{name} {units.share(parts.share(ns))}"
+        for name, ns in classes.items()
+        if parts.share(ns) >= _LEAST_SHOWN
+        or name in {"compute", "idle"}
+        or (name == "exposed communication" and parts.communicates)
+    ]
+    listed = ", ".join(texts)
+    cause = "" if idle is None else _cause(idle)
+    of_step = whole.partition(",")[0]
+    most = ", ".join(text for text in texts if not text.startswith("exposed copies"))
+    return (
+        f"{listed}{cause and f' ({cause})'} of {whole}",
+        f"{listed} of {whole}",
+        f"{listed} of {of_step}",
+        listed,
+        most,
+    )
+
+
+def _cause(idle: pl.DataFrame) -> str:
+    """The cause of most of the idle time."""
+    recorded = idle.filter(pl.col("cause") != "unrecorded")
+    sums = recorded.group_by("cause").agg(pl.col("idle_ns", "launch_wait_ns").sum())
+    if not sums.height:
+        return ""
+    cause, longest, late = sums.sort("idle_ns", "cause").row(-1)
+    total = sums["idle_ns"].sum()
+    if 2 * longest <= total or cause not in _CAUSES:
+        return ""
+    if cause == "host_wait" and 2 * late <= total:
+        return _QUEUED if 2 * (longest - late) > total else ""
+    return f"mostly {_CAUSES[cause]}"
+
+
+def shares(sums: pl.DataFrame, total: int, what: str = "") -> tuple[str, ...]:
+    """Names with their share of a total, the largest first: many of them, or fewer."""
+    parts = [
+        f"{units.middle(units.visible(str(name)), LONGEST_NAME)} {units.share(ns / total)}"
+        for name, ns in sums.head(MOST_PARTS).iter_rows()
+        if ns >= LEAST_SHARE * total
+    ]
+    return tuple(listed(parts[:size], sums.height, what) for size in range(len(parts), 0, -1))
+
+
+def listed(parts: Sequence[str], number: int, what: str = "") -> str:
+    """The first ones, with the number of the others."""
+    rest = number - len(parts)
+    return f"{', '.join(parts)}{what}{f', {rest:,} more' if rest > 0 else ''}"
+
+
+def kernel_texts(categories: pl.DataFrame) -> tuple[str, ...]:
+    """Categories of what ran on the devices, with their shares of the time."""
+    if categories.is_empty():
+        return ()
+    sums = (
+        with_copies_apart(categories.drop_nulls("total_ns"))
+        .group_by("category", maintain_order=True)
+        .agg(pl.col("total_ns").sum())
+        .sort("total_ns", descending=True, maintain_order=True)
+    )
+    total = int(sums["total_ns"].sum())
+    return shares(sums, total) if total else ()
