@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from profframe.cli.shell import folded
+from profframe.readers.archives import ENDINGS
 from profframe.show.units import middle, plural, size, visible
 
 MOST_ENTRIES: Final = 5_000
 """Maximum number of files and folders listed."""
-MOST_FILES: Final = 200
-"""Maximum number of files whose beginning is read."""
 MOST_S: Final = 2.0
 """Maximum seconds of the search."""
 DEPTH: Final = 2
@@ -25,7 +24,6 @@ DEPTH: Final = 2
 _SHOWN: Final = 20
 _LONGEST_PATH: Final = 72
 _SKIPPED: Final = frozenset(("node_modules", "__pycache__", "site-packages", "venv"))
-_COMPRESSIONS: Final = (".gz", ".zst")
 _RECORDING: Final = """\
 Record one around a few steps of your program:
 
@@ -64,21 +62,41 @@ class Listing:
 def listing(folder: Path) -> Listing:
     """Traces and stores in a folder and a few levels below it, the last changed first.
 
-    It stops after `MOST_ENTRIES` names, `MOST_FILES` files that may be traces, or `MOST_S` seconds.
+    It stops after `MOST_ENTRIES` names or `MOST_S` seconds; files are looked at from the last
+    changed one on.
     """
     from profframe.readers.formats import FORMATS, format_of  # before the time starts to count
 
-    endings = tuple({ending for form in FORMATS.values() for ending in form.endings})
     result = Listing()
     entries = result.entries
     deadline = time.monotonic() + MOST_S
-    seen = read = deeper = 0
+    files = sorted(_walk(folder, result, deadline), key=lambda file: (-file[1].st_mtime, file[0]))
+    for count, (path, about) in enumerate(files):
+        if time.monotonic() > deadline:
+            left = plural(len(files) - count, "older file")
+            result.left_out.append(f"{left}, after {MOST_S:g} seconds")
+            break
+        if name := format_of(folder / path):
+            form = FORMATS[name]
+            entry = FolderEntry(path, form.words, about.st_size, about.st_mtime, form.has_times)
+            entries.append(entry)
+    entries.sort(key=lambda entry: (-entry.changed_s, entry.path))
+    return result
+
+
+def _walk(folder: Path, result: Listing, deadline: float) -> list[tuple[str, os.stat_result]]:
+    """Files with the name of a trace, by their path in the folder; stores go to the result."""
+    from profframe.readers.formats import FORMATS
+
+    endings = frozenset(ENDINGS).union(*(form.endings for form in FORMATS.values()))
+    files: list[tuple[str, os.stat_result]] = []
+    seen = deeper = 0
     waiting: list[tuple[Path, int]] = [(folder, 0)]
     while waiting:
         parent, level = waiting.pop(0)
         for entry in _scan(parent):
             seen += 1
-            if seen > MOST_ENTRIES or read >= MOST_FILES or time.monotonic() > deadline:
+            if seen > MOST_ENTRIES or time.monotonic() > deadline:
                 result.left_out.append(f"files and folders after the first {seen - 1:,}")
                 waiting.clear()
                 break
@@ -87,22 +105,17 @@ def listing(folder: Path) -> Listing:
                 if entry.name.startswith(".") or entry.name in _SKIPPED:
                     continue
                 if _is_store(entry.path):
-                    entries.append(FolderEntry(path, "store", None, entry.stat().st_mtime))
+                    about = entry.stat()
+                    result.entries.append(FolderEntry(path, "store", None, about.st_mtime))
                 elif level < DEPTH:
                     waiting.append((Path(entry.path), level + 1))
                 else:
                     deeper += 1
             elif _may_be_trace(entry, endings):
-                read += 1
-                name = format_of(Path(entry.path))
-                if name:
-                    form, about = FORMATS[name], entry.stat()
-                    size_, changed_s = about.st_size, about.st_mtime
-                    entries.append(FolderEntry(path, form.words, size_, changed_s, form.has_times))
+                files.append((path, entry.stat()))
     if deeper:
         result.left_out.append(f"{plural(deeper, 'folder')} more than {DEPTH} levels below")
-    entries.sort(key=lambda entry: (-entry.changed_s, entry.path))
-    return result
+    return files
 
 
 def _scan(folder: Path) -> list[os.DirEntry[str]]:
@@ -114,14 +127,12 @@ def _scan(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _may_be_trace(entry: os.DirEntry[str], endings: tuple[str, ...]) -> bool:
-    """Whether it is a file with the name of a trace, or without a suffix."""
+def _may_be_trace(entry: os.DirEntry[str], endings: Container[str]) -> bool:
+    """Whether it is a file without a suffix, or with one of a trace, such as ``a.json.gz.1``."""
     name = entry.name.lower()
     if name.startswith(".") or not entry.is_file():
         return False
-    for compression in _COMPRESSIONS:
-        name = name.removesuffix(compression)
-    return name.endswith(endings) or "." not in name
+    return "." not in name or any(f".{part}" in endings for part in name.split(".")[1:])
 
 
 def _is_store(path: str) -> bool:

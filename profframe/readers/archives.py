@@ -24,6 +24,8 @@ Blocks = Callable[[Path], Iterable[bytes]]
 _ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
 _TAR: Final = slice(257, 262)
 """Place of a mark in the first header of a tar."""
+ENDINGS: Final = (".zip", ".tar", ".tgz", ".tbz2", ".txz")
+"""How names of archives end, before the ending of a compression."""
 _SUFFIX: Final = re.compile(r"\.(?:zip|tgz|tbz2|txz|tar(?:\.\w{1,4})?)\Z", re.IGNORECASE)
 _MOST_MEMBERS: Final = 10_000
 _BROKEN: Final = (

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from profframe.errors import SourceError
+from profframe.errors import NotATraceError, SourceError
 from profframe.readers import (
     chrome,
     execution_trace,
@@ -23,7 +23,9 @@ from profframe.readers import (
     rocprof,
     sqlite,
 )
-from profframe.readers.bytes import ByteSource, is_pipe
+from profframe.readers.archives import ArchiveError, archive_kind, members
+from profframe.readers.bytes import ByteSource, decompressed, is_pipe
+from profframe.readers.foreign import refusal
 
 if TYPE_CHECKING:
     from profframe.readers.sqlite.sqlite_file import SqliteFile
@@ -43,6 +45,9 @@ class Format:
         The module of this package that reads it, imported when it is needed.
     begins
         Whether a decompressed file begins like it; None if that is not enough to tell.
+    opened
+        The format of a file that begins like it, from as much of its text as the reader needs; None
+        if the reader refuses it. Without it the beginning is enough.
     endings
         How its files are named, before the ending of a compression.
     contents
@@ -57,6 +62,7 @@ class Format:
     endings: tuple[str, ...] = ()
     contents: Contents = "work"
     joins: bool = False
+    opened: Callable[[ByteSource], str | None] | None = None
 
     @property
     def has_times(self) -> bool:
@@ -69,6 +75,7 @@ class Format:
         return import_module(f"profframe.readers.{self.reader}")
 
 
+_CHROME: Final = "chrome.reading"
 _PICKLE: Final = (".pickle", ".pkl")
 _DATABASE: Final = (".sqlite", ".sqlite3", ".db")
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
@@ -96,6 +103,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             _PICKLE,
             "snapshots",
             joins=True,
+            opened=memory_snapshot.opened,
         ),
         memory_timeline.FORMAT: Format(
             "memory timeline",
@@ -103,6 +111,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             memory_timeline.knows,
             (".json",),
             "snapshots",
+            opened=memory_timeline.opened,
         ),
         nccl_inspector.FORMAT: Format(
             "NCCL Inspector",
@@ -125,8 +134,16 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             (".pftrace", ".perfetto-trace", ".trace"),
         ),
         rocprof.DOCUMENT: Format("rocprofv3's JSON", "rocprof.document", rocprof.knows, (".json",)),
-        "kineto": Format("torch's profiler", "chrome.reading", chrome.knows_kineto, (".json",)),
-        "chrome": Format("Chrome trace JSON", "chrome.reading", chrome.knows, (".json",)),
+        "kineto": Format(
+            "torch's profiler",
+            _CHROME,
+            chrome.knows_kineto,
+            (".json",),
+            opened=chrome.opened,
+        ),
+        "chrome": Format(
+            "Chrome trace JSON", _CHROME, chrome.knows, (".json",), opened=chrome.opened
+        ),
         "nsys": Format("Nsight Systems", "sqlite.nsys", endings=_DATABASE),
         rocprof.DATABASE: Format(
             "rocprofv3's database (rocpd)", "rocprof.database", endings=_DATABASE
@@ -141,7 +158,11 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
 JOINED_FORMATS: Final = frozenset(name for name, form in FORMATS.items() if form.joins)
 _DATABASES: Final = (rocprof.DATABASE, "nsys", "nvprof")
 """Formats of databases, recognised by their tables: the first counts."""
-_PENDING: Final = ("-wal", "-journal")
+DATABASE: Final = "database"
+"""Stands for a format of a database, which its tables tell."""
+_MOST_COPIED: Final = 32 << 20
+"""Bytes of a database or an archive that are read to see what is in it."""
+_MOST_MEMBERS: Final = 20
 _MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -168,13 +189,45 @@ def format_of_tables(database: SqliteFile) -> str | None:
     return next((name for name in _DATABASES if FORMATS[name].module.knows(database)), None)
 
 
+def format_at_beginning(source: ByteSource) -> str:
+    """The format by which a file is read, or `DATABASE`: Chrome's if it begins like no other.
+
+    Raises
+    ------
+    ArchiveError
+        It is an archive.
+    NotATraceError
+        It begins like a file of another tool.
+    SourceError
+        It cannot be read.
+    """
+    head = source.beginning()
+    if kind := archive_kind(head.plain):
+        raise ArchiveError(source.path, kind)
+    if head.plain.startswith(sqlite.MAGIC):
+        if head.is_compressed:
+            raise NotATraceError(
+                f"{source.path}: not a trace: a compressed SQLite database (decompress it, and "
+                "load that)"
+            )
+        return DATABASE
+    name = format_of_text(head.plain) or "chrome"
+    if FORMATS[name].reader == _CHROME and (reason := refusal(source.path, head.plain)):
+        raise NotATraceError(f"{source.path}: not a trace: {reason}")
+    return name
+
+
 def format_of(path: Path) -> str | None:
-    """The format that a file begins like; None if it is not known, or the path is not a file.
+    """The format of a file that `profframe.load` takes; None if it takes none, or is not a file.
+
+    What is damaged later on is not seen: a file is read as far as the format needs, mostly a block,
+    and up to 32 MB before the events of a Chrome trace. Of an archive it is the format of one of
+    the first members.
 
     Parameters
     ----------
     path
-        A file. Its first kilobyte is read; for a database, the names of its tables.
+        A file, or a member of an archive.
 
     Examples
     --------
@@ -186,19 +239,38 @@ def format_of(path: Path) -> str | None:
         return None
     try:
         with closing(ByteSource(path)) as source:
-            head = source.beginning()
-        if head.plain.startswith(sqlite.MAGIC) and not head.is_compressed:
-            return _format_of_database(path)
+            name = format_at_beginning(source)
+            if name == DATABASE:
+                return _format_of_database(path)
+            opened = FORMATS[name].opened
+            return opened(source) if opened else name
+    except ArchiveError:
+        return _format_in_archive(path)
     except SourceError:
         return None
-    return format_of_text(head.plain)
+
+
+def _format_in_archive(path: Path) -> str | None:
+    """The format of the first trace in an archive; None for a large one, or one in an archive."""
+    if not path.is_file() or path.stat().st_size > _MOST_COPIED:
+        return None
+    try:
+        names = map(format_of, members(path, decompressed)[:_MOST_MEMBERS])
+        return next((name for name in names if name), None)
+    except SourceError:
+        return None
 
 
 def _format_of_database(path: Path) -> str | None:
-    """The format of a database; None if it has pending changes, which are costly to apply."""
-    if any(path.with_name(path.name + ending).exists() for ending in _PENDING):
-        return None
-    from profframe.readers.sqlite.sqlite_file import open_database
+    """The format of a database, whose rows are not counted.
 
-    with open_database(path) as database:
+    Changes in other files are applied only to a copy of a small one, if it needs them.
+    """
+    from profframe.readers.sqlite.sqlite_file import open_tables
+
+    with open_tables(path) as database:
+        name = format_of_tables(database)
+    if name or path.stat().st_size > _MOST_COPIED:
+        return name
+    with open_tables(path, with_pending=True) as database:
         return format_of_tables(database)

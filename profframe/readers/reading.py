@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from profframe.errors import NotATraceError, SourceError
-from profframe.readers import sqlite
-from profframe.readers.archives import ArchiveError, archive_kind, members
+from profframe.readers.archives import members
 from profframe.readers.build.row_tables import RawTrace
 from profframe.readers.bytes import ByteSource, Progress, decompressed, is_pipe
 from profframe.readers.chrome import reading as chrome
-from profframe.readers.foreign import database_refusal, refusal
-from profframe.readers.formats import FORMATS, format_of_tables, format_of_text
+from profframe.readers.foreign import database_refusal
+from profframe.readers.formats import DATABASE, FORMATS, format_at_beginning, format_of_tables
 from profframe.system.disk_tables import Spool
 
 _MOST_TABLES: Final = 6
@@ -46,21 +45,11 @@ def read(
         It is not a trace of a known format.
     """
     with closing(ByteSource(path, progress)) as source:
-        head = source.beginning()
-        if kind := archive_kind(head.plain):
-            raise ArchiveError(path, kind)
-        if head.plain.startswith(sqlite.MAGIC):
-            if head.is_compressed:
-                raise NotATraceError(
-                    f"{path}: not a trace: a compressed SQLite database (decompress it, and load "
-                    "that)"
-                )
+        name = format_at_beginning(source)
+        if name == DATABASE:
             with source.file() as file:
                 return _read_database(file, progress, spool)
-        name = format_of_text(head.plain)
-        reader = chrome if name is None else FORMATS[name].module
-        if reader is chrome and (reason := refusal(path, head.plain)):
-            raise NotATraceError(f"{path}: not a trace: {reason}")
+        reader = FORMATS[name].module
         raw: RawTrace = reader.read(source, spool, threads)
         return raw
 

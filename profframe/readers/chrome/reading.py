@@ -40,7 +40,7 @@ from profframe.readers.build.row_tables import (
     replaced,
 )
 from profframe.readers.bytes import ByteSource, is_pipe
-from profframe.readers.chrome import added_args
+from profframe.readers.chrome import EVENTS_KEY, added_args, is_of_kineto
 from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
 from profframe.readers.chrome.job import JOB_KEY, Job, job_of, rows_of_traces
 from profframe.readers.chrome.merged import Merged, merged
@@ -69,7 +69,6 @@ __all__ = [
     "read_parts",
 ]
 
-_EVENTS_KEY: Final = "traceEvents"
 _PHASE: Final = b'"ph"'
 _KINETO: Final = "kineto"
 _ASCEND: Final = "Ascend Hardware"
@@ -135,7 +134,7 @@ def read(
     threads = threads or min(8, os.cpu_count() or 1)
     reader = ArrayReader(
         source.blocks(),
-        _EVENTS_KEY,
+        EVENTS_KEY,
         parser.wave,
         parser.array,
         threads,
@@ -308,7 +307,7 @@ def read_parts(
     with scratch() as folder:
         with closing(ByteSource(path)) as source:
             blocks = source.blocks()
-            start = opening(blocks, _EVENTS_KEY).text
+            start = opening(blocks, EVENTS_KEY).text
             header = several.header
             shared = {member: header[member] for member in _OF_ALL_PARTS if member in header}
             paths = split(itertools.chain((start,), blocks), header, shared, folder)
@@ -362,7 +361,7 @@ def _not_a_trace(source: ByteSource, reason: str) -> NotATraceError:
     damage = f"; {source.damage}" if source.damage else ""
     return NotATraceError(
         f"{source.path}: not a trace: {reason}{damage} (expected Chrome trace JSON: an object with "
-        f"{_EVENTS_KEY!r}, or an array of events)"
+        f"{EVENTS_KEY!r}, or an array of events)"
     )
 
 
@@ -389,8 +388,8 @@ def _header(around: Mapping[str, Any], rows: Rows, base_ns: int | None) -> Heade
         del members[OWN_KEY]
     rank, world_size, backend = distributed_job(members.get("distributedInfo"))
     flags = {flag: members.pop(flag) for flag in _FLAGS if flag in members}
+    is_kineto = is_of_kineto(members)
     devices = members.pop("deviceProperties", None)
-    is_kineto = "schemaVersion" in members or devices is not None
     return Header(
         format=_KINETO if is_kineto else "chrome",
         clock=_clock(base_ns, rows, is_kineto),

@@ -48,7 +48,7 @@ def read(
     SourceError
         It is damaged or ends early.
     """
-    if not memory_timeline.RECORD.search(source.beginning().plain):
+    if memory_timeline.opened(source) is None:
         raise NotATraceError(
             f"{source.path}: not a trace: a memory timeline with sums by category only, or not a "
             "timeline "

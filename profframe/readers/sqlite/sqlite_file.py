@@ -26,6 +26,7 @@ ROWS: Final = 1 << 16
 LITTLE_ENDIAN: Final = pa.binary(8)
 """Type of a column of 8 bytes."""
 
+_MASTER: Final = "sqlite_master"
 _NAMES: Final = (
     "SELECT name FROM sqlite_master"
     " WHERE type = 'table' AND rootpage > 0 AND name NOT GLOB 'sqlite_*'"
@@ -247,24 +248,53 @@ def open_database(path: Path, progress: Progress | None = None) -> Iterator[Sqli
     SourceError
         It cannot be read, or is damaged.
     """
+    with _connected(path) as connection:
+        tables = _tables(connection, path)
+        _check_size(connection, path)
+        yield SqliteFile(path, tables, connection, progress)
+
+
+@contextmanager
+def open_tables(path: Path, *, with_pending: bool = False) -> Iterator[SqliteFile]:
+    """Open a database only to see what tables it has: their rows are not counted.
+
+    Parameters
+    ----------
+    path
+        The database.
+    with_pending
+        Whether uncommitted changes in other files count; then a copy of them all is read.
+
+    Raises
+    ------
+    SourceError
+        It cannot be read, or ends early.
+    """
+    with _connected(path, with_pending=with_pending) as connection:
+        names = [str(_plain(name)) for (name,) in _fetch_all(connection, _NAMES, path, _MASTER)]
+        _check_size(connection, path)
+        tables = {n: SourceTable(n, _columns(connection, path, n), 0) for n in names}
+        yield SqliteFile(path, tables, connection)
+
+
+@contextmanager
+def _connected(path: Path, *, with_pending: bool = True) -> Iterator[sqlite3.Connection]:
     with ExitStack() as stack:
         try:
-            address = _address(path, stack)
+            address = _address(path, stack, with_pending=with_pending)
             connection = stack.enter_context(closing(sqlite3.connect(address, uri=True)))
         except OSError as error:
             raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
         except sqlite3.Error as error:
             raise _damaged(path, None, error) from error
         connection.text_factory = bytes
-        tables = _tables(connection, path)
-        _check_size(connection, path)
-        yield SqliteFile(path, tables, connection, progress)
+        yield connection
 
 
-def _address(path: Path, stack: ExitStack) -> str:
+def _address(path: Path, stack: ExitStack, *, with_pending: bool) -> str:
     """URI of the database, or of a copy to which pending changes can be applied."""
     with path.open("rb"):
-        files = _pending(path)
+        files = _pending(path) if with_pending else []
     if not files:
         return f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     folder = stack.enter_context(scratch())
@@ -284,6 +314,12 @@ def _pending(path: Path) -> list[Path]:
     return [file for file in candidates if file.is_file() and file.stat().st_size]
 
 
+def _columns(connection: sqlite3.Connection, path: Path, table: str) -> Mapping[str, str]:
+    """Columns of a table, with their types."""
+    info = _fetch_all(connection, f"PRAGMA table_info({quoted(table)})", path, table)
+    return MappingProxyType({str(_plain(row[1])): str(_plain(row[2])) for row in info})
+
+
 def _ends_with(file: Path, ending: bytes) -> bool:
     with file.open("rb") as stream:
         stream.seek(max(0, file.stat().st_size - len(ending)))
@@ -292,8 +328,8 @@ def _ends_with(file: Path, ending: bytes) -> bool:
 
 def _check_size(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a truncated last page: it reads as zeros, so rows would be missing without error."""
-    ((pages,),) = _fetch_all(connection, "PRAGMA page_count", path, "sqlite_master")
-    ((page_size,),) = _fetch_all(connection, "PRAGMA page_size", path, "sqlite_master")
+    ((pages,),) = _fetch_all(connection, "PRAGMA page_count", path, _MASTER)
+    ((page_size,),) = _fetch_all(connection, "PRAGMA page_size", path, _MASTER)
     size = path.stat().st_size
     if size % page_size and size < pages * page_size:
         raise SourceError(
@@ -315,16 +351,15 @@ def _tables(connection: sqlite3.Connection, path: Path) -> dict[str, SourceTable
     checks = iter(range(1000 + 10 * size // _STEPS))
     connection.set_progress_handler(lambda: next(checks, None) is None, _STEPS)
     most_rows = 1 + size // _MIN_ROW_BYTES
-    for (name,) in _fetch_all(connection, _NAMES, path, "sqlite_master"):
+    for (name,) in _fetch_all(connection, _NAMES, path, _MASTER):
         table = str(_plain(name))
-        info = _fetch_all(connection, f"PRAGMA table_info({quoted(table)})", path, table)
-        columns = {str(_plain(row[1])): str(_plain(row[2])) for row in info}
+        columns = _columns(connection, path, table)
         query = f"SELECT 1 FROM {quoted(table)} LIMIT {most_rows}"
         ((rows,),) = _fetch_all(connection, f"SELECT count(*) FROM ({query})", path, table)
         most_rows -= rows
         if not most_rows:
             raise _damaged(path, table, ValueError("it has more rows than the file has room for"))
-        tables[table] = SourceTable(table, MappingProxyType(columns), rows)
+        tables[table] = SourceTable(table, columns, rows)
     connection.set_progress_handler(None, 0)
     return tables
 
