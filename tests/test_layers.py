@@ -43,6 +43,7 @@ ROOMS = (
     "server",
     "conversion",
     "cli",
+    "pytest_plugin",
 )
 """In reading order: a room imports from itself and from those before it."""
 

@@ -1,0 +1,234 @@
+"""``profile_gate``: pytest in processes of its own, with the entry point of pyproject.toml."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import profframe
+from tests import installed, needs
+from tests.places import ROOT
+
+WRITE: Final = "--profile-baseline=write"
+SAVED: Final = """
+import os
+
+def test_saved(profile_gate):
+    profile_gate.check(os.environ["TRACE"], fail_on=os.environ.get("LIMITS", "").split())
+"""
+LIVE: Final = """
+import os
+import torch
+
+def test_live(profile_gate):
+    x = torch.ones(8, 8)
+    host = [torch.profiler.ProfilerActivity.CPU]
+    with profile_gate(fail_on="step=100000%", activities=host) as prof:
+        for _ in range(4):
+            for _ in range(int(os.environ.get("MULTIPLICATIONS", "2"))):
+                x @ x
+            prof.step()
+
+def test_that_raises(profile_gate):
+    try:
+        with profile_gate("raises"):
+            raise KeyError("of the block")
+    except KeyError:
+        pass
+"""
+
+Session = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    """pytest on a module of tests: exit code and output."""
+    site = installed.install_profframe(tmp_path / "site")
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    (folder / "pytest.ini").write_text("[pytest]\n")
+
+    def session(text: str, *arguments: str, **variables: str) -> tuple[int, str]:
+        (folder / "test_model.py").write_text(text)
+        environment = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ROOT}", **variables}
+        environment.pop("PYTEST_ADDOPTS", None)
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    return session
+
+
+def written(
+    path: Path, steps: list[int], *, name: str = "aten::mm", calls: int = 1, kernels: int = 1
+) -> str:
+    """A trace whose steps take so many microseconds, each with ops, launches and kernels."""
+    rows: list[dict[str, Any]] = []
+    start, number = 0, 0
+    for step, duration in enumerate(steps):
+        rows += [slice_("user_annotation", f"ProfilerStep#{step}", start, duration)]
+        rows += [slice_("cpu_op", name, start + 10 * n, 5) for n in range(calls)]
+        for n in range(kernels):
+            number += 1
+            args = {"correlation": number}
+            at = start + 100 + 10 * n
+            rows += [slice_("cuda_runtime", "cudaLaunchKernel", at, 3, **args)]
+            rows += [slice_("kernel", "gemm", at + 5, 4, device=0, stream=7, **args) | {"pid": 0}]
+        start += duration
+    with gzip.open(path, "wt") as file:
+        json.dump({"schemaVersion": 1, "traceEvents": rows}, file)
+    return str(path)
+
+
+def slice_(category: str, name: str, start: int, duration: int, **args: int) -> dict[str, Any]:
+    place = {"ph": "X", "pid": 1, "tid": 1, "ts": start, "dur": duration}
+    return {"cat": category, "name": name, "args": args, **place}
+
+
+def table(output: str) -> list[list[str]]:
+    """Rows of the table of changes."""
+    lines = output[output.index("counts differ") :].splitlines()[1:]
+    return [line.split() for line in lines if line.startswith("  ")]
+
+
+def test_a_missing_baseline_fails_and_names_the_option(session: Session, example: Path) -> None:
+    code, output = session(SAVED, TRACE=str(example))
+    assert code == 1
+    assert f"to write the baseline: pytest {WRITE}" in output
+    assert "there is no baseline" in output
+
+
+def test_counts_are_exact_and_changes_are_a_table(session: Session, tmp_path: Path) -> None:
+    before = written(tmp_path / "before.json.gz", [1000] * 4)
+    code, output = session(SAVED, WRITE, TRACE=before)
+    path = tmp_path / "tests/profile_baselines/test_model/test_saved.json"
+    assert (code, f"profile baseline written: {path}" in output) == (0, True)
+    kept = json.loads(path.read_text())
+    assert kept["counts"] == {
+        "op": {"aten::mm": 4},
+        "kernel": {"gemm": 4},
+        "launch": {"cudaLaunchKernel": 4},
+        "profile": {"runs": 1, "steps": 4},
+    }
+    assert session(SAVED, TRACE=before)[0] == 0
+    after = written(tmp_path / "after.json.gz", [1000] * 4, name="aten::bmm", kernels=2)
+    code, output = session(SAVED, TRACE=after)
+    assert code == 1
+    assert table(output) == [
+        ["what", "name", "before", "now"],
+        ["kernel", "gemm", "4", "8"],
+        ["launch", "cudaLaunchKernel", "4", "8"],
+        ["op", "aten::bmm", "0", "4"],
+        ["op", "aten::mm", "4", "0"],
+    ]
+    assert f"pytest {WRITE}" in output
+    assert json.loads(path.read_text()) == kept
+
+
+def test_times_are_judged_by_the_limit_and_against_noise(session: Session, tmp_path: Path) -> None:
+    limits = {"LIMITS": "step=10%"}
+    before = written(tmp_path / "before.json.gz", [1000, 1010, 990, 1005, 995])
+    assert session(SAVED, WRITE, TRACE=before, **limits)[0] == 0
+    slower = written(tmp_path / "slower.json.gz", [1200, 1210, 1190, 1205, 1195])
+    code, output = session(SAVED, TRACE=slower, **limits)
+    assert code == 1
+    assert re.search(r"limit 10 %: step, 1\.000 ms -> 1\.200 ms \(\+20\.0 %\); .*5 and 5", output)
+    noisy = written(tmp_path / "noisy.json.gz", [1000, 1900, 700, 1850, 600])
+    assert session(SAVED, TRACE=noisy, **limits)[0] == 0
+    assert session(SAVED, TRACE=slower, LIMITS="")[0] == 0  # without a limit no time counts
+    code, output = session(SAVED, TRACE=before, LIMITS="step=10% op:aten::mm=5%")
+    assert (code, "the baseline has no samples of op:aten::mm" in output) == (1, True)
+
+
+def test_one_sample_is_said_not_to_be_judged(session: Session, tmp_path: Path) -> None:
+    before = written(tmp_path / "before.json.gz", [1000])
+    assert session(SAVED, WRITE, TRACE=before, LIMITS="step=10%")[0] == 0
+    slower = written(tmp_path / "slower.json.gz", [1500])
+    code, output = session(SAVED, TRACE=slower, LIMITS="step=10%")
+    assert code == 0
+    assert "step cannot be judged: 1 and 1 samples; profile several steps" in output
+
+
+@pytest.mark.more
+def test_a_run_of_a_store_is_a_baseline(session: Session, tmp_path: Path) -> None:
+    before = written(tmp_path / "before.json.gz", [1000, 1010, 990, 1005, 995])
+    profframe.convert(before, tmp_path / "store")
+    of_store = SAVED.replace("fail_on=", 'baseline=os.environ["STORE"], fail_on=')
+    variables = {"STORE": str(tmp_path / "store"), "LIMITS": "step=10%"}
+    assert session(of_store, TRACE=before, **variables)[0] == 0
+    after = written(tmp_path / "after.json.gz", [1200, 1210, 1190, 1205, 1195])
+    code, output = session(of_store, WRITE, TRACE=after, **variables)
+    assert (code, "slower than the baseline" in output) == (1, True)
+    assert WRITE not in output.split("slower")[1]
+    assert not (tmp_path / "tests/profile_baselines").exists()
+    more = written(tmp_path / "more.json.gz", [1000, 1010, 990, 1005, 995], calls=2)
+    assert table(session(of_store, TRACE=more, **variables)[1])[1:] == [
+        ["op", "aten::mm", "5", "10"]
+    ]
+
+
+@pytest.mark.more
+def test_live_profiles(session: Session) -> None:
+    needs.torch()
+    assert session(LIVE, WRITE)[0] == 0
+    assert session(LIVE)[0] == 0
+    code, output = session(LIVE, MULTIPLICATIONS="3")
+    assert code == 1
+    assert ["op", "aten::mm", "8", "12"] in table(output)
+    assert "1 failed, 1 passed" in output
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"profframe_baseline": 2}', '{"profframe_baseline": 1}', "[" * 5000]
+)
+def test_a_damaged_baseline_is_an_error_that_names_it(tmp_path: Path, text: str) -> None:
+    from profframe.comparisons import baseline
+
+    (tmp_path / "kept.json").write_text(text)
+    with pytest.raises(profframe.SourceError, match=r"kept\.json: "):
+        baseline.read(tmp_path / "kept.json")
+
+
+@pytest.mark.more
+def test_names_of_files_differ_where_tests_do(
+    session: Session, tmp_path: Path, example: Path
+) -> None:
+    second = '    profile_gate.check(os.environ["TRACE"], "second")\n'
+    text = second.join(
+        [
+            SAVED.replace(
+                "def test_saved(profile_gate):",
+                "import pytest\n\n"
+                "@pytest.mark.parametrize('way', ['a/b', 'a:b', '../../c', 'd' * 300])\n"
+                "def test_saved(profile_gate, way):",
+            ),
+            "",
+        ]
+    )
+    assert session(text, WRITE, TRACE=str(example))[0] == 0
+    assert len([*tmp_path.rglob("profile_baselines/test_model/*.json")]) == 8
+    code, output = session(text + second, TRACE=str(example))
+    assert (code, "need a name each: 'second' twice" in output) == (1, True)
+
+
+def test_nothing_is_imported_until_the_fixture_is_used(session: Session) -> None:
+    text = (
+        "import sys\n\n"
+        "def test_it():\n"
+        "    assert 'profframe.pytest_plugin' in sys.modules\n"
+        "    heavy = {'polars', 'duckdb', 'numpy', 'torch', 'pyarrow', 'profframe.comparisons'}\n"
+        "    assert not heavy & {*sys.modules}\n"
+    )
+    code, output = session(text)
+    assert code == 0, output
