@@ -35,6 +35,7 @@ def missing_from_wheel(wheel: Path) -> set[str]:
 def missing_from_sdist(sdist: Path) -> set[str]:
     """Files that the tests and a rebuild need, and that the sdist does not hold."""
     expected = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "tests/conftest.py"}
+    expected |= {"action.yml", "skills/profframe/SKILL.md", "skills/profframe/questions.toml"}
     expected |= {str(path.relative_to(ROOT)) for path in (ROOT / "sql").rglob("*.sql")}
     expected |= {f"examples/{path.name}" for path in (ROOT / "examples").glob("*.json.gz")}
     with tarfile.open(sdist) as archive:

@@ -1,4 +1,4 @@
-"""``docs/ci.md``: its workflow is YAML that GitHub takes, and its shell lines run."""
+"""``docs/ci.md`` and ``action.yml``: they are YAML that GitHub takes, and their shell lines run."""
 
 from __future__ import annotations
 
@@ -56,6 +56,58 @@ GH: Final = """#!/bin/sh
 printf '%s\\n' "$@" > gh_arguments
 test -n "$GH_TOKEN" && cat comment.md > posted.md
 """
+PIP: Final = '#!/bin/sh\nprintf "%s\\n" "$@" > pip_arguments\n'
+PYTHON: Final = f"""#!/bin/sh
+if [ "$2" = pip ]; then printf '%s\\n' "$@" > install_arguments; exit; fi
+PYTHONPATH={ROOT} exec {sys.executable} "$@"
+"""
+ACTION: Final = (ROOT / "action.yml").read_text()
+ACTION_USED: Final = "YOU/profframe@COMMIT"
+EXPRESSION: Final = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
+
+
+class Machine:
+    """What runs the steps of a job, as GitHub does: bash in a folder, with commands of its own."""
+
+    def __init__(self, folder: Path, commands: dict[str, str]) -> None:
+        self.folder = folder
+        self.error = ""
+        (folder / "bin").mkdir()
+        for name, text in {"python": PYTHON, **commands}.items():
+            (folder / "bin" / name).write_text(text)
+            (folder / "bin" / name).chmod(0o755)
+
+    def run(self, step: dict[str, Any], variables: dict[str, str]) -> int:
+        """The exit code of a step."""
+        given = {
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
+            "RUNNER_TEMP": str(self.folder / "temporary"),
+            "GITHUB_ACTION_PATH": str(ROOT),
+            "GITHUB_OUTPUT": str(self.folder / "output"),
+            "GITHUB_STEP_SUMMARY": str(self.folder / "summary.md"),
+        }
+        done = subprocess.run(
+            [BASH, "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            cwd=self.folder, env={**os.environ, **given, **variables}, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        self.error = done.stderr
+        return done.returncode
+
+    def act(self, inputs: dict[str, str]) -> tuple[int, str]:
+        """The exit code and the outputs of the action."""
+        action = needs.module("yaml").safe_load(ACTION)
+        defaults = {name: one.get("default") for name, one in action["inputs"].items()}
+        values = {**defaults, **inputs}
+        assert values.keys() == defaults.keys()
+        code = 0
+        for step in action["runs"]["steps"]:
+            names = {
+                name: EXPRESSION.fullmatch(text)[1] for name, text in step.get("env", {}).items()
+            }
+            code = code or self.run(step, {name: values[of] for name, of in names.items()})
+        output = self.folder / "output"
+        return code, output.read_text() if output.exists() else ""
 
 
 def block(language: str) -> str:
@@ -75,7 +127,8 @@ def test_it_is_a_workflow(workflow: dict[Any, Any]) -> None:
     (job,) = workflow["jobs"].values()
     actions = [step["uses"] for step in job["steps"] if "uses" in step]
     assert actions
-    assert all(re.fullmatch(r"actions/[a-z-]+@v[0-9]+", action) for action in actions)
+    official = re.compile(r"actions/[a-z-]+@v[0-9]+")
+    assert [action for action in actions if not official.fullmatch(action)] == [ACTION_USED]
     assert all(("uses" in step) != ("run" in step) for step in job["steps"])
     checked_out = [step["with"]["path"] for step in job["steps"][:2]]
     assert checked_out == ["after", "before"]
@@ -115,31 +168,18 @@ def test_its_shell_lines_run(
         (tmp_path / name).mkdir()
         (tmp_path / name / "long.json").write_text(json.dumps(values))
     (tmp_path / "after/profile_steps.py").write_text(TRACE)
-    commands = {
-        "gh": GH,
-        "pip": '#!/bin/sh\nprintf "%s\\n" "$@" > pip_arguments\n',
-        "python": f'#!/bin/sh\nexec {sys.executable} "$@"\n',
-        "profframe": f'#!/bin/sh\nexec {sys.executable} -m profframe "$@"\n',
-    }
-    (tmp_path / "bin").mkdir()
-    for name, text in commands.items():
-        (tmp_path / "bin" / name).write_text(text)
-        (tmp_path / "bin" / name).chmod(0o755)
+    machine = Machine(tmp_path, {"gh": GH, "pip": PIP})
     (job,) = workflow["jobs"].values()
     codes = []
+    written = ""
     for step in job["steps"]:
-        if "run" not in step:
-            continue
-        given = {name: name.lower() for name in step.get("env", {})}
-        path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-        environment = {**os.environ, **given, "PATH": path, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(
-            [BASH, "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        codes.append(done.returncode)
-    assert codes == [0, 0, code], done.stderr
-    assert (tmp_path / "pip_arguments").read_text().split() == ["install", "profframe", "torch"]
+        if step.get("uses") == ACTION_USED:
+            code_of_action, written = machine.act(step["with"])
+            codes.append(code_of_action)
+        elif "run" in step and ("if" not in step or written == "written=true\n"):
+            codes.append(machine.run(step, {name: name.lower() for name in step.get("env", {})}))
+    assert codes == [0, 0, code, *([] if code == 2 else [0])], machine.error
+    assert (tmp_path / "pip_arguments").read_text().split() == ["install", "torch"]
     posted = tmp_path / "posted.md"
     assert posted.exists() == (code != 2)
     if code == 2:
@@ -152,12 +192,59 @@ def test_its_shell_lines_run(
     assert "| 10 % | step |" in text
 
 
+def test_nothing_is_installed_by_its_name() -> None:
+    lines = [line for line in (PAGE + ACTION).splitlines() if re.search(r"pip3? install", line)]
+    assert len(lines) >= 3
+    assert not re.search(r"pip3? install[^`\n]* ['\"]?profframe(?![-/\w])", "\n".join(lines))
+
+
+def test_the_action_is_one_that_github_takes() -> None:
+    action = needs.module("yaml").safe_load(ACTION)
+    assert action["runs"]["using"] == "composite"
+    assert {*action} == {"name", "description", "inputs", "outputs", "runs"}
+    for step in action["runs"]["steps"]:
+        assert step["shell"] == "bash"
+        assert "${{" not in step["run"]  # an input in the text of a script is code
+    outputs = action["outputs"].values()
+    assert [one["value"] for one in outputs] == ["${{ steps.diff.outputs.written }}"]
+
+
+def test_the_action_installs_its_own_checkout(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, {})
+    machine.act({"before": "missing", "after": "missing"})
+    arguments = (tmp_path / "install_arguments").read_text().split("\n")
+    assert arguments[-3:] == [str(tmp_path / "temporary/profframe"), str(ROOT), ""]
+
+
+HOSTILE: Final = ("$(touch pwned)", "`touch pwned`", '"; touch pwned; "', "' & touch pwned #")
+
+
+@pytest.mark.parametrize("text", few(HOSTILE, HOSTILE[:1]))
+def test_inputs_of_the_action_are_never_commands(tmp_path: Path, example: Path, text: str) -> None:
+    trace = tmp_path / f"{text}.json.gz"
+    shutil.copy(example, trace)
+    machine = Machine(tmp_path, {})
+    inputs = {"before": trace.name, "after": trace.name, "comment": f"-{text}.md"}
+    assert machine.act(inputs) == (0, "written=true\n"), machine.error
+    comment = (tmp_path / f"-{text}.md").read_text()
+    assert comment.startswith("### profframe diff: ")
+    assert (tmp_path / "summary.md").read_text() == comment
+    for name, value in (
+        ("fail-on", f"step=5%\n{text}"), ("per", f"step {text}"), ("before", f"--help {text}"),
+        ("after", f"{text}\n--fail-on=0%"),
+    ):  # fmt: skip
+        (tmp_path / "output").unlink(missing_ok=True)
+        code, outputs = machine.act({**inputs, name: value})
+        assert (code in {1, 2}, outputs) == (True, ""), (name, machine.error)
+    assert not (tmp_path / "pwned").exists()
+
+
 def test_every_metric_of_the_page_is_one() -> None:
     rows = re.findall(r"^\| `([a-z_:A-Z]+)` \|", PAGE, re.MULTILINE)
     named = {row.removesuffix("NAME") for row in rows}
     assert named == {*fail_on.WORDS, *(f"{kind}:" for kind in fail_on.KINDS)}
     limits = re.findall(r"--fail-on (?:')?([^\s'`]+)", PAGE)
-    assert len(limits) > 5
+    assert len(limits) >= 5
     for text in limits:
         if text != "LIMIT":
             fail_on.limit(text.rstrip(","))
