@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -80,16 +80,33 @@ def sides(order: Sequence[str], baseline: Runs, runs: Runs | None) -> tuple[list
     return base, others
 
 
-def some_traces(traces: Sequence[tuple[str, int]], most: int = 4) -> str:
-    """The first of several (run, rank), for a message.
+def some_traces(traces: Iterable[tuple[str, int]], most: int = 4) -> str:
+    """The first runs and the first ranks of several traces, for a message.
 
     Examples
     --------
-    >>> some_traces([("a", 0), ("b", 1)], most=1)
-    "'a' 0, ..."
+    >>> some_traces([("ddp", 0), ("ddp", 1), ("ddp.1", 0), ("ddp.1", 1)])
+    "runs 'ddp', 'ddp.1', ranks 0, 1"
+    >>> some_traces([("ddp", 0), ("ddp", 1)], most=1)
+    "run 'ddp', ranks 0, ..."
     """
-    shown = ", ".join(f"{run!r} {rank}" for run, rank in traces[:most])
-    return f"{shown}, ..." if len(traces) > most else shown
+    runs, ranks = map(list, map(dict.fromkeys, zip(*traces, strict=True)))
+    return ", ".join(
+        f"{name}{'s' if len(values) > 1 else ''} {some_names(values, most)}"
+        for name, values in (("run", runs), ("rank", ranks))
+    )
+
+
+def some_names(names: Sequence[str | int], most: int = 4) -> str:
+    """The first of several, for a message.
+
+    Examples
+    --------
+    >>> some_names(["ddp", "ddp.1", "ddp.2"], most=2)
+    "'ddp', 'ddp.1', ..."
+    """
+    shown = ", ".join(map(repr, names[:most]))
+    return f"{shown}, ..." if len(names) > most else shown
 
 
 def _matching(parameter: str, order: Sequence[str], names: Text) -> list[str]:

@@ -337,11 +337,11 @@ def _job(self: BaseTrace, run: Text | None, what: str) -> tuple[Session, str | N
     """The session of one run, its name and its ranks."""
     session = _of_run(self._session, run)
     traces = session.sizes().select("run", "rank")
-    runs = traces["run"].unique().to_list()
+    runs = traces["run"].unique(maintain_order=True).to_list()
     if len(runs) > 1:
         raise ParameterError(
-            f"{what} covers one run, and there are {len(runs)} "
-            f"({run_selection.some_traces(traces.rows())}); choose one run"
+            f"{what} covers one run, and there are {len(runs):,} "
+            f"({run_selection.some_names(runs)}); choose one, as in run={runs[0]!r}"
         )
     return session, next(iter(runs), None), traces["rank"].to_list()
 

@@ -12,7 +12,7 @@ import pytest
 
 import profframe
 from profframe.analysis.critical_path import source
-from profframe.errors import UnknownNameError
+from profframe.errors import ParameterError, UnknownNameError
 from profframe.query import per_trace
 from profframe.query.per_trace import PerTrace
 from profframe.trace.trace import Trace
@@ -153,3 +153,19 @@ def test_too_many_rows_are_not_held(job: Trace, monkeypatch: pytest.MonkeyPatch)
     assert PerTrace.of(job._session, {"events": None}) is not None
     monkeypatch.setattr(per_trace, "MOST_EVENTS", job.events.height - 1)
     assert PerTrace.of(job._session, {"events": None}) is None
+
+
+def test_what_needs_one_run_lists_the_runs_and_not_the_ranks_of_the_first() -> None:
+    job = together(*(loaded(event("mm", 0, 5), run=run, rank=rank)
+                     for run in ("ddp", "ddp.1") for rank in range(8)))  # fmt: skip
+    one_run = r"covers one run, and there are 2 \('ddp', 'ddp\.1'\); choose one, as in run='ddp'"
+    for needs_a_run in (job.blame, lambda: job.critical_path(across_ranks=True), job.what_if):
+        with pytest.raises(ParameterError, match=one_run):
+            needs_a_run()
+    assert job.blame(run="ddp.1").is_empty()
+    one_trace = r"16 \(runs 'ddp', 'ddp\.1', ranks 0, 1, 2, .*\.\.\.\); choose a run and a rank"
+    for needs_a_trace in (job.critical_path, job.tree):
+        with pytest.raises(ParameterError, match=one_trace):
+            needs_a_trace()
+    with pytest.raises(ParameterError, match=r"there are 8 \(run 'ddp', ranks 0, 1, 2, "):
+        job.filter(runs="ddp").tree()
