@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from profframe.conversion.watch import watch
     from profframe.loaders.load import load, load_nvprof
     from profframe.loaders.memory_recording import memory_snapshot, record_memory
-    from profframe.loaders.torch_profiler import profile, trace_handler
+    from profframe.loaders.torch_profiler import profile
+    from profframe.loaders.trace_handler import trace_handler
     from profframe.show.empty_frames import why_empty
     from profframe.show.frame import Frame
     from profframe.trace.query import answers
@@ -119,7 +120,7 @@ _HOMES: Final = {
     "record_memory": "profframe.loaders.memory_recording",
     "schedule": "profframe.loaders.torch_profiler",
     "supported_activities": "profframe.loaders.torch_profiler",
-    "trace_handler": "profframe.loaders.torch_profiler",
+    "trace_handler": "profframe.loaders.trace_handler",
     "watch": "profframe.conversion.watch",
     "why_empty": "profframe.show.empty_frames",
 }

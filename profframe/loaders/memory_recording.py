@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 from profframe.errors import MissingExtraError, ParameterError, SourceError
 from profframe.loaders.options import FactOptions, check_names
-from profframe.loaders.process_rank import rank_of_process
+from profframe.loaders.process import rank_of_process
 from profframe.loaders.run_names import NamedTrace
 from profframe.loaders.tables import combine
 from profframe.readers.reading import read

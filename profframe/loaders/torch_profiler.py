@@ -5,23 +5,13 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
-from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-import pyarrow as pa
-
-from profframe import schema
-from profframe import store as stores
-from profframe.errors import MissingExtraError, ParameterError, SourceError
+from profframe.errors import MissingExtraError, ParameterError, SourceError, nearest
 from profframe.loaders.load import load
-from profframe.loaders.options import check_names
-from profframe.loaders.process_rank import rank_of_process
 from profframe.readers import torch as live
 from profframe.show.units import plural
 from profframe.trace.trace import Trace
@@ -43,8 +33,12 @@ _OF_AUTOGRAD: Final = ("use_cuda", "use_device", "use_cpu", "use_kineto", "activ
 """Arguments that only ``torch.autograd.profiler.profile`` takes."""
 _OF_PROFILER: Final = ("activities", "schedule", "execution_trace_observer")
 """Arguments that only ``torch.profiler.profile`` takes."""
+_FIXED: Final = (
+    *_OF_AUTOGRAD[:-1], "activities", "schedule", "acc_events", "enabled", "experimental_config",
+)  # fmt: skip
+"""Arguments from which torch computes others when its profiler is made."""
 _CONTROLS: Final = (
-    "start", "stop", "step", "prepare_trace", "start_trace", "stop_trace", "add_metadata",
+    "step", "prepare_trace", "start_trace", "stop_trace", "add_metadata",
     "add_metadata_json", "preset_metadata_json", "toggle_collection_dynamic",
     "set_custom_trace_id_callback",
 )  # fmt: skip
@@ -74,15 +68,15 @@ class _Absent:
 
     def __call__(self, *_: object, **__: object) -> Any:
         """Refuse."""
-        return _torch(self._name)
+        return torch_module(self._name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return _torch(self._name)
+        return torch_module(self._name)
 
 
-def _torch(name: str, module: str = "torch.profiler") -> Any:
+def torch_module(name: str, module: str = "torch.profiler") -> Any:
     """A module of torch, for the feature of this name."""
     try:
         return import_module(module)
@@ -95,11 +89,12 @@ def _torch(name: str, module: str = "torch.profiler") -> Any:
 class profile(live.Recorder):  # noqa: N801 -- as torch calls it
     """Profile a block or a function with torch's profiler, and get a `Trace`.
 
-    A ``with`` block gets this object; other methods (``step()``, ``add_metadata()``,
-    ``key_averages()``, ``table()``, ...) are those of torch's profiler, and ``print`` shows its
-    table. As a decorator it profiles each call of a function or coroutine function; a
-    nested call is part of the outer one. Each block and each call has its own profiler and restarts
-    the schedule; with ``acc_events=True`` they continue, and the trace has all of them.
+    A ``with`` block and ``on_trace_ready`` get this object, which ``isinstance`` takes for torch's
+    profiler; other methods and attributes (``step()``, ``add_metadata()``, ``key_averages()``,
+    ``table()``, ``with_stack``, ...) are those of torch's profiler, and ``print`` shows its table.
+    As a decorator it profiles each call of a function or coroutine function; a nested call is part
+    of the outer one. Each block and each call has its own profiler and restarts the schedule; with
+    ``acc_events=True`` they continue, and the trace has all of them.
 
     Parameters
     ----------
@@ -116,7 +111,8 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
     MissingExtraError
         torch is not installed.
     ParameterError
-        There are arguments of both of torch's profilers.
+        There are arguments of both of torch's profilers, or ``on_trace_ready`` cannot be called; or
+        an attribute is set that cannot be.
 
     Examples
     --------
@@ -127,12 +123,14 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
 
     def __init__(self, enabled: bool = True, **arguments: Any) -> None:
         _check_one_profiler(arguments)
+        _check_handler(arguments.get("on_trace_ready"))
         self._enabled = bool(enabled)
         self._arguments = arguments
         self._is_plain = not arguments.keys().isdisjoint(_OF_AUTOGRAD)
         self._accumulates = bool(arguments.get("acc_events"))
-        self._depth = 0
+        self._is_running = False
         self._is_used = False
+        self._is_ready = False
         self._cycles: list[Any] = []
         self._trace: Trace | None = None
         self._profiler: Any = None
@@ -147,7 +145,7 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
             self._trace = None
         if not self._is_plain:
             arguments = self._arguments | {"on_trace_ready": self._ready}
-            self._profiler = _torch("profile").profile(**arguments)
+            self._profiler = torch_module("profile").profile(**arguments)
             return
         arguments = {
             name: value
@@ -156,19 +154,26 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
         }
         if self._arguments.get("use_cuda"):  # gone from torch 2.15
             arguments.setdefault("use_device", "cuda")
-        self._profiler = _torch("profile", "torch.autograd.profiler").profile(**arguments)
+        self._profiler = torch_module("profile", "torch.autograd.profiler").profile(**arguments)
 
     def _ready(self, profiler: Any) -> None:
         cycle = _as_it_is(profiler)
         self._cycles = [*self._cycles, cycle] if self._accumulates else [cycle]
         self._trace = None
         handler = self._arguments.get("on_trace_ready")
-        if handler is not None:
-            handler(profiler)
+        if handler is None:
+            return
+        self._is_ready = True
+        try:
+            handler(self)
+        finally:
+            self._is_ready = False
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name == "on_trace_ready" or (not self._enabled and name in self._arguments):
+            return self._arguments.get(name)
         if not self._enabled:
             if name in _CONTROLS:
                 return _do_nothing
@@ -179,6 +184,66 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
             return getattr(self._profiler, name)
         recorder = getattr(self._profiler, "profiler", None)  # table(), total_average(), ...
         return getattr(self._profiler if recorder is None else recorder, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute of torch's profiler; an argument is also that of later blocks."""
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+            return
+        self._check_may_be_set(name, value)
+        if not self._enabled or self._is_argument(name):
+            self._arguments = self._arguments | {name: value}
+        if self._enabled and name != "on_trace_ready":
+            setattr(self._profiler, name, value)
+
+    def _check_may_be_set(self, name: str, value: object) -> None:
+        if hasattr(type(self), name):
+            raise ParameterError(f"{name} cannot be set: it belongs to the profile itself")
+        if name == "on_trace_ready":
+            _check_handler(value)
+            return
+        is_fixed = name in _FIXED or (self._has_one_recorder() and self._is_argument(name))
+        if is_fixed:
+            when = "a profile is made" if name in _FIXED else "acc_events=True has begun to record"
+            raise ParameterError(
+                f"{name} cannot be changed once {when}: give it to a new profile, as in "
+                f"profframe.profile({name}=...)"
+            )
+        if self._enabled and name not in (names := dir(self._profiler)):
+            near = nearest(name, (other for other in names if not other.startswith("_")))
+            hint = f"did you mean {near!r}?" if near else "keep it in a variable of your own"
+            raise ParameterError(
+                f"{name!r} cannot be set: torch's profiler has no such attribute; {hint}"
+            )
+
+    def _is_argument(self, name: str) -> bool:
+        """Whether it is one of torch's profiler, or `on_trace_ready`."""
+        parameters = inspect.signature(type(self._profiler)).parameters
+        return name == "on_trace_ready" or name in parameters
+
+    def _has_one_recorder(self) -> bool:
+        """Whether torch records all cycles as it did the first one, which has begun."""
+        return self._accumulates and getattr(self._profiler, "profiler", None) is not None
+
+    def __dir__(self) -> list[str]:
+        """Own names, and those of torch's profiler that can be read now."""
+        if not self._enabled:
+            return sorted({*super().__dir__(), *_CONTROLS, *self._arguments})
+        names = {*super().__dir__(), *_READS, *_public(self._profiler)}
+        recorder = _recorder_of(self._profiler)
+        if getattr(recorder, "kineto_results", None) is not None:
+            return sorted(names.union(_public(recorder)))
+        return sorted(name for name in names if not _is_property(recorder, name))
+
+    @property  # type: ignore[misc]  # isinstance looks at it
+    def __class__(self) -> type:
+        """A subclass of torch's class too."""
+        profiler = self.__dict__.get("_profiler")
+        return type(self) if profiler is None else _class_as(type(self), type(profiler))  # type: ignore[arg-type]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As of any object; pickle would compare its type with ``__class__``."""
+        return object.__new__, (type(self),), self.__dict__
 
     def __repr__(self) -> str:
         """The state of the recording."""
@@ -195,14 +260,13 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
         return str(_recorder_of(self._cycles[-1]))
 
     def __enter__(self) -> Self:
-        if self._depth:
-            raise ParameterError("this profile is already running; a nested block needs its own")
+        self._check_is_idle()
         if self._enabled:
             if (self._is_used or self._cycles) and (self._is_plain or not self._accumulates):
                 self._reset()
             self._is_used = True
             self._profiler.__enter__()
-        self._depth += 1
+        self._is_running = True
         return self
 
     def __exit__(
@@ -211,12 +275,54 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
         error: BaseException | None,
         place: TracebackType | None,
     ) -> None:
-        self._depth -= 1
+        if not self._is_running:  # it was stopped in the block, or has not begun
+            return
+        self._is_running = False
         if not self._enabled:
             return
         self._profiler.__exit__(kind, error, place)
         if self._is_plain:
             self._ready(self._profiler)
+
+    def start(self) -> None:
+        """Begin to record without a block; a schedule goes on where `stop` left it.
+
+        Raises
+        ------
+        ParameterError
+            The profile is running.
+        """
+        if self._is_plain:
+            self.__enter__()
+            return
+        self._check_is_idle()
+        if self._enabled:
+            self._is_used = True
+            self._profiler.start()
+        self._is_running = True
+
+    def stop(self) -> None:
+        """End what `start` or a block began.
+
+        Raises
+        ------
+        ParameterError
+            The profile is not running.
+        """
+        if not self._is_running:
+            raise ParameterError(
+                "stop: this profile is not running; start() begins it, or a block: with prof: ..."
+            )
+        if self._is_plain:
+            self.__exit__(None, None, None)
+            return
+        self._is_running = False
+        if self._enabled:
+            self._profiler.stop()
+
+    def _check_is_idle(self) -> None:
+        if self._is_running:
+            raise ParameterError("this profile is already running; a nested block needs its own")
 
     def __call__(self, function: _Function) -> _Function:
         """Profile each call of a function."""
@@ -229,7 +335,7 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
 
             @functools.wraps(function)
             async def profiled_coroutine(*args: Any, **kwargs: Any) -> Any:
-                if self._depth:
+                if self._is_running:
                     return await function(*args, **kwargs)
                 with self:
                     return await function(*args, **kwargs)
@@ -238,7 +344,7 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
 
         @functools.wraps(function)
         def profiled(*args: Any, **kwargs: Any) -> Any:
-            if self._depth:
+            if self._is_running:
                 return function(*args, **kwargs)
             with self:
                 return function(*args, **kwargs)
@@ -276,6 +382,17 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
             raise SourceError(f"no trace yet: {_UNFINISHED}")
         return live.Cycles(tuple(self._cycles))
 
+    def cycles_to_write(self) -> tuple[live.Cycles, ...]:
+        """In ``on_trace_ready`` the cycle that is ready, else each that `trace` reads.
+
+        Raises
+        ------
+        SourceError
+            As for `trace`.
+        """
+        cycles = self.finished_cycles().profilers
+        return tuple(live.Cycles((cycle,)) for cycle in cycles[-1 if self._is_ready else 0 :])
+
 
 def _check_one_profiler(arguments: Mapping[str, object]) -> None:
     of_autograd = [name for name in _OF_AUTOGRAD if name in arguments]
@@ -286,6 +403,29 @@ def _check_one_profiler(arguments: Mapping[str, object]) -> None:
             "torch.profiler.profile, whose activities= say which devices are recorded: give those "
             "of one"
         )
+
+
+def _check_handler(handler: object) -> None:
+    if handler is not None and not callable(handler):
+        raise ParameterError(
+            f"on_trace_ready must be a function that takes the profile, not {handler!r}"
+        )
+
+
+def _public(value: object) -> list[str]:
+    return [name for name in dir(value) if not name.startswith("_")]
+
+
+def _is_property(value: object, name: str) -> bool:
+    return isinstance(inspect.getattr_static(value, name, None), property)
+
+
+@functools.cache
+def _class_as(own: type, of_torch: type) -> type:
+    """A class for ``isinstance`` alone: nothing is made of it."""
+    return type(
+        own.__name__, (own, of_torch), {"__module__": own.__module__, "__doc__": own.__doc__}
+    )
 
 
 def _refuse(name: str, *_: object, **__: object) -> None:
@@ -308,76 +448,3 @@ def _as_it_is(profiler: Any) -> Any:
         if hasattr(profiler, name):
             setattr(cycle, name, copy.copy(getattr(profiler, name)))
     return cycle
-
-
-def trace_handler(
-    store: str | PathLike[str], run: str | None = None, rank: int | None = None
-) -> Callable[[Any], None]:
-    """Create an ``on_trace_ready`` callback that writes each cycle into a Parquet store.
-
-    The first cycle is run ``run``, the later ones are ``run.1``, ``run.2``, ... It
-    replaces nothing in the store: if a rank already has a run of that name, as after a restart, the
-    numbers continue. It only reads the profiler, which can still be exported.
-
-    Parameters
-    ----------
-    store
-        Folder of the store, created if it does not exist. All ranks may share it.
-    run
-        Name of the run, the same on every rank; by default the name of the script.
-    rank
-        By default that of ``torch.distributed``, else of the environment (``RANK``), else 0.
-
-    Returns
-    -------
-    callable
-        Pass it to ``torch.profiler.profile`` or `profframe.profile` as ``on_trace_ready``.
-
-    Raises
-    ------
-    ParameterError
-        ``run`` or ``rank`` is invalid.
-    MissingExtraError
-        torch is not installed.
-
-    Examples
-    --------
-    >>> handler = trace_handler("store", run="nightly")  # doctest: +SKIP
-    >>> with profile(schedule=schedule(wait=1, warmup=1, active=2), on_trace_ready=handler) as p:
-    ...     for batch in loader:  # doctest: +SKIP
-    ...         train(batch)
-    ...         p.step()
-    """
-    _torch("trace_handler")
-    if run is not None and (type(run) is not str or not run):
-        raise ParameterError(f"run must be text, not {run!r}")
-    check_names(None, rank)
-    return _Handler(Path(store), run or Path(sys.argv[0]).stem or "run", rank)
-
-
-@dataclass(slots=True)
-class _Handler:
-    """Writes each cycle as a run of its own; processes that are spawned can be given one."""
-
-    path: Path
-    run: str
-    rank: int | None
-    next_cycle: int = 0
-
-    def __call__(self, profiler: Any) -> None:
-        rank = rank_of_process() if self.rank is None else self.rank
-        while True:
-            cycle, self.next_cycle = self.next_cycle, self.next_cycle + 1
-            run = f"{self.run}.{cycle}" if cycle else self.run
-            if stores.has(self.path, run, rank):
-                continue
-            tables = load(live.Cycles((profiler,)), run=run, rank=rank).tables
-            if stores.add(_with_note(tables, run, rank, cycle) if cycle else tables, self.path):
-                return
-
-
-def _with_note(tables: dict[str, pa.Table], run: str, rank: int, cycle: int) -> dict[str, pa.Table]:
-    """The tables, with a row in `quality` that they are a later cycle."""
-    row = ("same_run_and_rank", tables["events"].num_rows, f"cycle {cycle}, from 0", None)
-    note = schema.conform("quality", schema.quality_rows(row), run, rank)
-    return tables | {"quality": pa.concat_tables([tables["quality"], note]).unify_dictionaries()}

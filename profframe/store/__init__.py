@@ -19,7 +19,7 @@ from __future__ import annotations
 from profframe.store.layout import component
 from profframe.store.member_files import Store, check_folder, is_store, root_at, scan
 from profframe.store.visible_rows import by_trace, large_parts, row_groups
-from profframe.store.writing import add, has, publish, put, write
+from profframe.store.writing import add, has, place_to_write, publish, put, write
 
 __all__ = [
     "Store",
@@ -30,6 +30,7 @@ __all__ = [
     "has",
     "is_store",
     "large_parts",
+    "place_to_write",
     "publish",
     "put",
     "root_at",

@@ -61,6 +61,46 @@ def has(path: str | os.PathLike[str], run: str, rank: int) -> bool:
     return bool(packs(root)) and any((run, rank) in place.visible for place in listed(root, {run}))
 
 
+def place_to_write(path: str | os.PathLike[str]) -> Path:
+    """The folder that a store is, or will be in.
+
+    Parameters
+    ----------
+    path
+        The store; it need not exist.
+
+    Returns
+    -------
+    Path
+        The same; nothing has been made there.
+
+    Raises
+    ------
+    StoreError
+        It cannot be a folder, or this process may not write there.
+    """
+    root = _local(path)
+    nearest = next(place for place in (root, *root.absolute().parents) if os.path.lexists(place))
+    if not nearest.is_dir():
+        raise StoreError(f"{root}: cannot be a store, as {nearest} is no folder; give another path")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise StoreError(
+            f"{root}: cannot be a store, as this process may not write into {nearest}; give "
+            "another path"
+        )
+    return root
+
+
+def _local(path: str | os.PathLike[str]) -> Path:
+    if isinstance(path, str) and is_url(path):
+        path = local_path(path) or path
+    if isinstance(path, str) and is_url(path) and not Path(path).exists():
+        raise StoreError(
+            f"{path}: a URL, where only convert writes a store (profframe convert TRACE -o URL)"
+        )
+    return Path(path)
+
+
 def add(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> bool:
     """Write one (run, rank) into a store, unless it has one of that name.
 
@@ -163,13 +203,7 @@ def _write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str], *, repl
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[Path]:
     """The folder of a store, made if it does not exist."""
-    if isinstance(path, str) and is_url(path):
-        path = local_path(path) or path
-    if isinstance(path, str) and is_url(path) and not Path(path).exists():
-        raise StoreError(
-            f"{path}: a URL, where only convert writes a store (profframe convert TRACE -o URL)"
-        )
-    root = Path(path)
+    root = _local(path)
     with store_errors(root):
         root.mkdir(parents=True, exist_ok=True)
         remove_drafts(root)

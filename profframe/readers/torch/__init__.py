@@ -17,6 +17,7 @@ RESULTS: Final = "torch._C._autograd._ProfilerResult"
 EVENTS: Final = "torch.autograd.profiler_util.EventList"
 EVENT: Final = "torch.autograd.profiler_util.FunctionEvent"
 AVERAGE: Final = "torch.autograd.profiler_util.FunctionEventAvg"
+PROFILERS: Final = (PROFILER, AUTOGRAD)
 _ELEMENTS: Final = (EVENT, AVERAGE)
 _CLASSES: Final = (PROFILER, AUTOGRAD, BEFORE_KINETO, RESULTS, EVENTS, EVENT, AVERAGE)
 
@@ -34,6 +35,10 @@ class Recorder(ABC):
     @abstractmethod
     def finished_cycles(self) -> Cycles:
         """Cycles that have ended."""
+
+    @abstractmethod
+    def cycles_to_write(self) -> tuple[Cycles, ...]:
+        """Those that a handler writes, each as a run."""
 
 
 def knows(source: object) -> bool:

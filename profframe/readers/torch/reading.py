@@ -98,8 +98,7 @@ def _cycles(
     results = [_finished(each, getattr(each, "kineto_results", None)) for each in recorders]
     if not hasattr(results[-1], "trace_activities"):  # before torch 2.13
         return _event_list(recorder.function_events)
-    # The exporter names the flags of torch.profiler.profile.
-    flags = _flags(last) or _flags(recorder)
+    flags = _flags_of_cycle(last, recorder) if is_wrapper else _flags(recorder)
     metadata = _metadata(last) if is_wrapper else {}
     distributed = metadata.get("distributedInfo")
     if trace_id := getattr(recorder, "trace_id", ""):
@@ -129,6 +128,15 @@ def _recorder(profiler: Any) -> Any:
 
 def _flags(profiler: Any) -> dict[str, int]:
     return {flag: 1 for flag in _FLAGS if getattr(profiler, flag, False)}
+
+
+def _flags_of_cycle(profiler: Any, recorder: Any) -> dict[str, int]:
+    """The flags that the exporter names, even if some of the profiler were set in the cycle.
+
+    A recorder has one more if ``with_flops`` implies it.
+    """
+    named = _flags(profiler) | (getattr(profiler, "_trace_metadata", None) or {})
+    return {flag: value for flag, value in _flags(recorder).items() if flag in named}
 
 
 def _metadata(profiler: Any) -> dict[str, object]:
