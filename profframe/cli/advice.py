@@ -28,8 +28,9 @@ with_rules = click.option(
     "--rules",
     multiple=True,
     type=FILE,
-    metavar="PATH",
-    help="Your own file or folder of rules, in addition to profframe's.",
+    metavar="PATH|NAME",
+    help="Your own file or folder of rules, or the name of an installed package's, in addition to "
+    "profframe's.",
 )
 
 

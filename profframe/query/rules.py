@@ -31,6 +31,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.metadata import EntryPoint
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -47,6 +48,7 @@ from profframe.query.header import (
     sql_directory,
 )
 from profframe.query.selection import literal
+from profframe.system.plugins import owner, plugins
 
 _KEYWORDS: Final = ("suggestion", "link", "only if", "replay", "claims", "closest")
 
@@ -92,6 +94,9 @@ COLUMNS: Final = {
 """Columns of a rule's SELECT, in any order, of any types that can be cast to these."""
 
 _GAIN: Final = "estimated_gain_ns"
+
+GROUP: Final = "profframe.rules"
+"""Entry points of other distributions, whose objects are paths of files or folders of rules."""
 
 ANSWER: Final = "advice"
 """Name of the answer that is made of the rules."""
@@ -199,8 +204,8 @@ def rules(paths: Paths = ()) -> tuple[AdviceRule, ...]:
     Parameters
     ----------
     paths
-        Files that end in ``.sql``, or folders of them. A rule with the name of one that comes with
-        profframe takes its place.
+        Files that end in ``.sql``, folders of them, or names of entry points of the group
+        ``profframe.rules``. A rule with the name of one that comes with profframe takes its place.
 
     Returns
     -------
@@ -433,6 +438,8 @@ def _body(sql: str) -> str:
 
 
 def _files(path: Path) -> Iterator[Path]:
+    if not path.exists() and path.name == str(path) and (point := plugins(GROUP).get(path.name)):
+        path = _installed(point)
     if not path.is_dir():
         yield path
         return
@@ -440,6 +447,18 @@ def _files(path: Path) -> Iterator[Path]:
     if not files:
         raise AnswerError(f"{path}: the folder has no rule (no file that ends in .sql)")
     yield from files
+
+
+def _installed(point: EntryPoint) -> Path:
+    """Where the rules of another distribution are."""
+    title = f"the rules {point.name!r} of {owner(point)}"
+    try:
+        place = point.load()
+    except Exception as error:
+        raise AnswerError(f"{title} cannot be imported: {error!r}") from error
+    if not isinstance(place, (str, PathLike)) or not Path(place).exists():
+        raise AnswerError(f"{title}: needs the path of a file or folder of rules, not {place!r}")
+    return Path(place)
 
 
 def _fields(notes: Iterable[str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from profframe.readers import (
     nccl_inspector,
     nccl_profiler,
     perfetto,
+    plugins,
     rocprof,
     sqlite,
 )
@@ -160,6 +161,8 @@ _DATABASES: Final = (rocprof.DATABASE, "nsys", "nvprof")
 """Formats of databases, recognised by their tables: the first counts."""
 DATABASE: Final = "database"
 """Stands for a format of a database, which its tables tell."""
+OF_PLUGIN: Final = "plugin"
+"""Stands for a format that a reader of another distribution knows."""
 _MOST_COPIED: Final = 32 << 20
 """Bytes of a database or an archive that are read to see what is in it."""
 _MOST_MEMBERS: Final = 20
@@ -190,7 +193,7 @@ def format_of_tables(database: SqliteFile) -> str | None:
 
 
 def format_at_beginning(source: ByteSource) -> str:
-    """The format by which a file is read, or `DATABASE`: Chrome's if it begins like no other.
+    """The format by which a file is read, `DATABASE`, or `OF_PLUGIN`: else that of Chrome.
 
     Raises
     ------
@@ -211,7 +214,10 @@ def format_at_beginning(source: ByteSource) -> str:
                 "load that)"
             )
         return DATABASE
-    name = format_of_text(head.plain) or "chrome"
+    name = format_of_text(head.plain)
+    if name is None and not is_pipe(source.path) and plugins.reader_of(head.plain):
+        return OF_PLUGIN
+    name = name or "chrome"
     if FORMATS[name].reader == _CHROME and (reason := refusal(source.path, head.plain)):
         raise NotATraceError(f"{source.path}: not a trace: {reason}")
     return name
@@ -242,7 +248,7 @@ def format_of(path: Path) -> str | None:
             name = format_at_beginning(source)
             if name == DATABASE:
                 return _format_of_database(path)
-            opened = FORMATS[name].opened
+            opened = None if name == OF_PLUGIN else FORMATS[name].opened
             return opened(source) if opened else name
     except ArchiveError:
         return _format_in_archive(path)

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from profframe.errors import NotATraceError, SourceError
+from profframe.readers import plugins
 from profframe.readers.archives import members
 from profframe.readers.build.row_tables import RawTrace
 from profframe.readers.bytes import ByteSource, Progress, decompressed, is_pipe
 from profframe.readers.chrome import reading as chrome
 from profframe.readers.foreign import database_refusal
-from profframe.readers.formats import DATABASE, FORMATS, format_at_beginning, format_of_tables
+from profframe.readers.formats import (
+    DATABASE,
+    FORMATS,
+    OF_PLUGIN,
+    format_at_beginning,
+    format_of_tables,
+    format_of_text,
+)
 from profframe.system.disk_tables import Spool
 
 _MOST_TABLES: Final = 6
@@ -49,9 +58,28 @@ def read(
         if name == DATABASE:
             with source.file() as file:
                 return _read_database(file, progress, spool)
+        if name == OF_PLUGIN and (plugin := plugins.reader_of(source.beginning().plain)):
+            return _read_by(plugin, path, spool, threads)
         reader = FORMATS[name].module
         raw: RawTrace = reader.read(source, spool, threads)
         return raw
+
+
+def _read_by(
+    plugin: plugins.ReaderPlugin, path: Path, spool: Spool | None, threads: int | None
+) -> RawTrace:
+    """Read what a reader of another distribution writes, in a format of profframe's own."""
+    with TemporaryDirectory(prefix="profframe-") as folder:
+        target = Path(folder, "trace.json")
+        plugin.write(path, target)
+        try:
+            with closing(ByteSource(target)) as source:
+                if format_of_text(source.beginning().plain) is None:
+                    raise NotATraceError("it begins like no format that profframe reads")
+            return read(target, None, spool, threads)
+        except SourceError as error:
+            reason = str(error).removeprefix(f"{target}: ")
+            raise SourceError(f"{path}: what {plugin.title} wrote is no trace: {reason}") from error
 
 
 def read_parts(path: Path, progress: Progress | None = None) -> list[RawTrace]:

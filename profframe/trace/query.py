@@ -264,8 +264,8 @@ def advice(self: BaseTrace, rules: Paths = (), **parameters: Any) -> pl.DataFram
     Parameters
     ----------
     rules
-        Files and folders of rules in addition to profframe's own; `profframe.query.rules` has their
-        form.
+        Files and folders of rules in addition to profframe's own, or names of those of installed
+        packages; `profframe.query.rules` has their form.
     **parameters
         Thresholds of rules, such as ``data_loading_share=0.1``; `docs/rules.md` lists them. And
         ``sort``, ``top``, ``columns``, ``each`` and ``on``, as for `answer`. With ``each="run"``

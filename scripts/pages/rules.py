@@ -19,7 +19,9 @@ profiler's steps, or without steps the time from the first to the last device wo
 
 `trace.advice(NAME_OF_THRESHOLD=0.1)` and `profframe advice TRACE -p NAME_OF_THRESHOLD=0.1` set a
 threshold. `trace.advice(rules=["mine.sql"])` and `profframe advice TRACE --rules mine.sql` add your
-own file or folder of rules; a rule with the name of a shipped one replaces it. An example:
+own file or folder of rules; a rule with the name of a shipped one replaces it. `--rules NAME` takes
+those of an installed package: an entry point NAME of the group `profframe.rules`, whose object is
+the path of a file or folder. An example:
 
 ```sql
 -- slow_sort: sorting takes long.

@@ -103,7 +103,7 @@ class Machine:
         code = 0
         for step in action["runs"]["steps"]:
             names = {
-                name: EXPRESSION.fullmatch(text)[1] for name, text in step.get("env", {}).items()
+                name: EXPRESSION.sub(r"\1", text) for name, text in step.get("env", {}).items()
             }
             code = code or self.run(step, {name: values[of] for name, of in names.items()})
         output = self.folder / "output"
