@@ -65,8 +65,10 @@ def listing(folder: Path) -> Listing:
     It stops after `MOST_ENTRIES` names or `MOST_S` seconds; files are looked at from the last
     changed one on.
     """
-    from profframe.readers.formats import FORMATS, format_of  # before the time starts to count
+    # Imported before the time starts to count.
+    from profframe.readers.formats import FORMATS, Format, format_of
 
+    others = Format("another package's format", "")
     result = Listing()
     entries = result.entries
     deadline = time.monotonic() + MOST_S
@@ -77,7 +79,7 @@ def listing(folder: Path) -> Listing:
             result.left_out.append(f"{left}, after {MOST_S:g} seconds")
             break
         if name := format_of(folder / path):
-            form = FORMATS[name]
+            form = FORMATS.get(name, others)
             entry = FolderEntry(path, form.words, about.st_size, about.st_mtime, form.has_times)
             entries.append(entry)
     entries.sort(key=lambda entry: (-entry.changed_s, entry.path))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Final
@@ -46,6 +46,7 @@ class ReaderPlugin:
             raise SourceError(f"{source}: {self.title} wrote no trace")
 
 
+@lru_cache(maxsize=1)  # a file is asked about to choose its reader, and to read it
 def reader_of(head: bytes) -> ReaderPlugin | None:
     """The first reader, by name, whose format a decompressed file begins like.
 

@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 
 import profframe
+from profframe.cli.folder import listing
 from profframe.readers import plugins as reader_plugins
 from profframe.system import plugins
 from tests import installed
@@ -56,6 +57,7 @@ def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
     def forget() -> None:
         plugins.plugins.cache_clear()
         reader_plugins._readers.cache_clear()
+        reader_plugins.reader_of.cache_clear()
 
     def offer(name: str, groups: dict[str, dict[str, str]], **modules: str) -> None:
         installed.install(site, name, groups)
@@ -86,6 +88,13 @@ def test_a_reader_reads_what_profframe_does_not(offer: Offer, source: Path) -> N
     trace = profframe.load(source)
     assert trace.events["name"].to_list() == ["first", "second"]
     assert trace.traces["run"].to_list() == ["day.acme"]
+
+
+def test_a_folder_lists_files_of_other_readers(offer: Offer, source: Path) -> None:
+    offer("acme", {"profframe.readers": {"acme": "acme_reader"}}, acme_reader=READER)
+    source.rename(source.with_name("day.json"))
+    [entry] = listing(source.parent).entries
+    assert (entry.path, entry.words) == ("day.json", "another package's format")
 
 
 def test_profframes_own_formats_come_first(offer: Offer, example: Path) -> None:
