@@ -1663,12 +1663,8 @@ DRAWN_AGAIN: Final = (
         "H55",
         "each rank has the format of each other rank in the overview",
         "profframe/server/tools.py",
-        """        on=["run", "rank"], how="left", maintain_order="left",
-    )  # fmt: skip
-    sections = [subject.section("overview""",
-        """        on=["run"], how="left", maintain_order="left",
-    )  # fmt: skip
-    sections = [subject.section("overview""",
+        "about, on=keys,",
+        'about.drop("rank"), on=["run"],',
         "tests/agents/test_pages.py::test_each_rank_is_once_in_the_overview",
     ),
     Mutant(

@@ -24,9 +24,11 @@ from profframe.query.header import Answer, sql_directory
 from profframe.query.rules import Advice
 from profframe.server.tool_result import Result, ResultTable
 from profframe.show.cause_text import remark
+from profframe.show.device_time import models
 from profframe.show.empty_frames import why_empty
 from profframe.show.terminal import no_rows
 from profframe.trace.file_summaries import file_summaries
+from profframe.trace.file_summaries import question as file_question
 from profframe.trace.trace import Trace
 
 MOST_BYTES: Final = 256 << 20
@@ -53,6 +55,9 @@ _CAUSES: Final = (
     "base_shapes", "other_shapes", "base_types", "other_types", "places", "base_run", "base_rank",
     "base_event_ids", "other_run", "other_rank", "other_event_ids",
 )  # fmt: skip
+_QUALITY: Final = ("run", "rank", "issue", "events", "action", "detail", "example_event_id")
+_MOST_ISSUES: Final = 8
+"""Maximum issues of quality that a note names."""
 _FINDINGS: Final = (
     "run", "rank", "rule", "severity", "finding", "estimated_gain_ns", "steps", "evidence_events",
     "events", "suggestion", "gain_basis", "where", "ranks", "link",
@@ -112,22 +117,48 @@ def overview(subject: Subject) -> Result:
     """What is in the trace, what is wrong with it, and where the time went."""
     trace = subject.trace
     words = file_summaries(trace, trace.traces["format"])
-    traces = pl.DataFrame(trace.overview()).join(
-        pl.DataFrame(trace.traces).select(
-            "run", "rank", "format", "device_type", "world_size", "backend"
-        ),
-        on=["run", "rank"], how="left", maintain_order="left",
-    )  # fmt: skip
-    sections = [subject.section("overview: what is in each trace", traces, 8)]
+    quality = pl.DataFrame(trace.quality)
+    sections = [
+        subject.section("overview: what is in each trace", _traces(trace), 8),
+        subject.section("quality: repaired, dropped or doubtful", quality.select(_QUALITY), 6),
+    ]
     for part in words.parts:
         lines = pl.DataFrame({"sentence": [*part.what, *part.sentences, *part.excerpts]})
         sections.append(subject.section(f"{part.label}: what matters most", lines))
         sections += [subject.section(title, rows, 8) for title, rows in part.tables]
     if not words.is_all:
         sections += _times(subject)
-    sections.append(subject.section("quality: repaired, dropped or doubtful", trace.quality, 4))
     hint = "next: advice for all findings, catalogue for all questions, event for one event"
-    return Result("overview", tuple(sections), (*_lacks(trace), hint))
+    return Result("overview", tuple(sections), (*_doubts(quality), *_lacks(trace), hint))
+
+
+def _traces(trace: Trace) -> pl.DataFrame:
+    """What is in each trace, with the models of its devices."""
+    rows, keys = pl.DataFrame(trace.overview()), ["run", "rank"]
+    about = pl.DataFrame(trace.traces).select(
+        *keys, "format", "device_type", "world_size", "backend"
+    )
+    used = file_question(trace, "used_devices")
+    of_each = [(*key, models(own["model"], "device")) for key, own in used.group_by(keys)]
+    named = pl.DataFrame(
+        of_each, schema={**used.select(keys).schema, "models": pl.String}, orient="row"
+    )
+    joined = rows.join(named, on=keys, how="left", maintain_order="left").join(
+        about, on=keys, how="left", maintain_order="left"
+    )
+    others = [name for name in joined.columns if name != "models"]
+    place = others.index("devices") + 1
+    return joined.select(*others[:place], "models", *others[place:])
+
+
+def _doubts(quality: pl.DataFrame) -> list[str]:
+    """A sentence that names what was repaired, dropped or is doubtful, in profframe's own words."""
+    issues = [one for one in quality["issue"].unique(maintain_order=True) if one in schema.CHECKS]
+    if not issues:
+        return []
+    first, rest = issues[:_MOST_ISSUES], len(issues) - _MOST_ISSUES
+    more = f" and {rest} more" if rest > 0 else ""
+    return [f"read quality before you trust a number: it has {', '.join(first)}{more}"]
 
 
 def _times(subject: Subject) -> list[ResultTable]:
@@ -153,8 +184,18 @@ def _times(subject: Subject) -> list[ResultTable]:
         subject.section("step_times", trace.step_times(), 4),
         subject.section("kernel_categories", trace.kernel_categories(), 5),
         subject.section("kernels, the most device time first", kernels, 6),
+        *_utilization(subject),
         subject.section("self_times, the most self time first", _longest(self_times, "self_ns"), 8),
     ]  # fmt: skip
+
+
+def _utilization(subject: Subject) -> list[ResultTable]:
+    """The table of `mfu` where it is measured, with the share of kernel time that it counts."""
+    rows = subject.trace.mfu().drop_nulls("mfu")
+    if not rows.height:
+        return []
+    names = ("run", "dtype", "mfu", "known_flops_share", "peak_flop_per_s")
+    return [subject.section("mfu", rows.select(names), 4)]
 
 
 def advice(subject: Subject, parameters: Mapping[str, object] | None = None) -> Result:

@@ -104,12 +104,12 @@ def devices(
         return _devices_of_runs(used, kind)
     if not overview["devices"].sum():
         return f"{kind}, of an unknown number" if has_time else "no device work in this trace"
-    return _models(used["model"], kind)
+    return models(used["model"], kind)
 
 
 def _devices_of_runs(used: pl.DataFrame, kind: str) -> str:
     """The devices of each trace: those of several runs may be the same ones."""
-    sets = Counter(_models(rows["model"].sort(), kind) for rows in used.partition_by(KEYS))
+    sets = Counter(models(rows["model"].sort(), kind) for rows in used.partition_by(KEYS))
     most = sets.most_common(MOST_PARTS)
     parts = [
         f"{models} in {f'each of {count:,} traces' if count > 1 else '1 trace'}"
@@ -119,16 +119,22 @@ def _devices_of_runs(used: pl.DataFrame, kind: str) -> str:
     return ", ".join([*parts, *([f"others in {units.plural(rest, 'trace')}"] if rest else [])])
 
 
-def _models(column: pl.Series, kind: str) -> str:
-    """The number of devices of each model."""
-    models = Counter(column.fill_null(""))
+def models(column: pl.Series, kind: str) -> str:
+    """The number of devices of each model.
+
+    Examples
+    --------
+    >>> models(pl.Series(["NVIDIA H200", "NVIDIA H200", None]), "CUDA")
+    '2 x NVIDIA H200, 1 x CUDA (model not in the trace)'
+    """
+    counts = Counter(column.fill_null(""))
     parts = [
         f"{count:,} x {units.middle(units.visible(model), LONGEST_NAME)}"
         if model
         else f"{count:,} x {kind} (model not in the trace)"
-        for model, count in models.most_common(MOST_PARTS)
+        for model, count in counts.most_common(MOST_PARTS)
     ]
-    rest = len(models) - MOST_PARTS
+    rest = len(counts) - MOST_PARTS
     return ", ".join([*parts, *([f"and {rest} more models"] if rest > 0 else [])])
 
 
