@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from profframe.query.analyses import Analysis
     from profframe.query.arrangement import Arrangement
     from profframe.query.header import Answer, Division
+
+_NEARLY_ALL: Final = 0.9
 
 
 @verbs.command()
@@ -148,7 +150,21 @@ def answer(
         rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
     metrics = of_runs if name == "runs" else None
     output.emit(rows, readable=output.of(trace), keep=keep, metrics=metrics)
+    _note_of_one_line(name, given, rows, output)
     return 0
+
+
+def _note_of_one_line(
+    name: str, given: Mapping[str, str], rows: pl.DataFrame, output: OutputOptions
+) -> None:
+    """Say to people how to look into libraries if one line has nearly all the time of a rank."""
+    if name != "python_lines" or "into" in given or output.form != "table":
+        return
+    if any(share >= _NEARLY_ALL for share in rows["self_share"].drop_nulls()):
+        click.echo(
+            "note: one line has nearly all the time; -p into=torch (or all) looks inside it",
+            err=True,
+        )
 
 
 @verbs.command()

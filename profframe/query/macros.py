@@ -32,6 +32,7 @@ _CALL: Final = re.compile(r"\b(\w+)\s*\(")  # without \b a long word takes the s
 _CALL_WITH: Final = re.compile(r"(\w+)\(([^()]*)")
 _TABLE: Final = re.compile(r"query_table\((\w+)\)")
 _HEAD: Final = re.compile(r"CREATE OR REPLACE TEMP MACRO \w+\(([^)]*)\)")
+_PARAMETER: Final = re.compile(r"(\w+)(?: := '\w*')?(?:, |\Z)")
 _WORD: Final = re.compile(r"\w+")
 _MACRO: Final = re.compile(r"^CREATE OR REPLACE TEMP MACRO (\w+)\(.*?;$", re.DOTALL | re.MULTILINE)
 
@@ -243,7 +244,7 @@ def parameters(name: str) -> list[str]:
     ['events', 'devices', 'dtype']
     """
     head = _HEAD.match(_macros()[name])
-    return [] if head is None else _WORD.findall(head[1])
+    return [] if head is None else _PARAMETER.findall(head[1])
 
 
 @cache

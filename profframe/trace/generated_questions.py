@@ -674,6 +674,7 @@ def idle(
     per: str = "stream",
     kernel_wait_ns: int = 30_000,
     by: str = "cause",
+    into: str = "none",
     *,
     sort: Text | None = None,
     top: int | None = None,
@@ -692,6 +693,9 @@ def idle(
     by
         What each row is; others: what the host was in. One of ``"cause"``, ``"line"``,
         ``"module"``, ``"op"``, ``"annotation"``, ``"frame"``, ``"call"``.
+    into
+        Libraries whose frames are lines too, as in `python_lines`. Only with
+        ``by=line|module|op|annotation|frame|call``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
     each, on
@@ -716,6 +720,7 @@ def idle(
         per=per,
         kernel_wait_ns=kernel_wait_ns,
         by=by,
+        into=into,
         sort=sort,
         top=top,
         columns=columns,
@@ -1496,6 +1501,7 @@ def pipeline_bubbles(
 
 def python_lines(
     self: BaseTrace,
+    into: str = "none",
     *,
     sort: Text | None = None,
     top: int | None = None,
@@ -1503,10 +1509,12 @@ def python_lines(
     each: Each | None = None,
     on: On = None,
 ) -> pl.DataFrame:
-    """Host self time, device time and idle time by line of the user's code.
+    """Host self time, device time and idle time by line of the user's code, or of libraries too.
 
     Parameters
     ----------
+    into
+        Libraries whose frames are lines too: none, all, torch, or any folder or module such as PIL.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
     each, on
@@ -1520,7 +1528,9 @@ def python_lines(
         idle_ns kernels device_ns self_device_ns self_backward_device_ns device_share first_id
         lines_from``.
     """
-    return answer(self, "python_lines", sort=sort, top=top, columns=columns, each=each, on=on)
+    return answer(
+        self, "python_lines", into=into, sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def python_pauses(

@@ -2,10 +2,10 @@
 -- One row per (run, rank, device, stream, name), by run, rank, device and stream, the longest idle_ns first, then by name.
 -- All gaps of `idle` but the unrecorded ones are added up by what the thread that launched the next work was in: the line (a
 -- frame of the user's own code, with everything below it that is in no other such frame), or the innermost module, op,
--- annotation, frame or call. The thread is the same as in `gaps`; so are lines and modules for a thread without any. The row
--- without a name is the time in none of these, so the rows of a device add up to its idle time. `ProfilerStep#N` is
--- `ProfilerStep*`. A gap inside a replay of a graph, which the host does not wait for, is that of the captured call of the next
--- work, if that is known.
+-- annotation, frame or call. With `into` frames of libraries are lines too. The thread is the same as in `gaps`; so are lines
+-- and modules for a thread without any. The row without a name is the time in none of these, so the rows of a device add up to
+-- its idle time. `ProfilerStep#N` is `ProfilerStep*`. A gap inside a replay of a graph, which the host does not wait for, is
+-- that of the captured call of the next work, if that is known.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
 -- needs: events
 -- recorded: device_work
@@ -14,6 +14,7 @@
 -- over ranks: name; device, stream
 -- parameter by   VARCHAR(line|module|op|annotation|frame|call) = line  what each row is
 -- parameter per  VARCHAR(stream|device) = stream                       gaps of each stream, or of each device as a whole
+-- parameter into VARCHAR = none                                        libraries whose frames are lines too, as in `python_lines`
 -- run        VARCHAR        run that the trace belongs to
 -- rank       INTEGER        rank within the run
 -- device     INTEGER        index of the device; NULL if the source does not say
@@ -33,7 +34,7 @@ all_gaps AS MATERIALIZED (
     WHERE cause <> 'unrecorded'
 ),
 captured AS MATERIALIZED (
-    FROM captured_owners(events, coalesce(getvariable('by'), 'line'))
+    FROM captured_owners(events, coalesce(getvariable('by'), 'line'), coalesce(getvariable('into'), 'none'))
 ),
 inside AS MATERIALIZED (
     FROM replay_gaps(events, all_gaps, captured)
@@ -44,7 +45,7 @@ host_gaps AS MATERIALIZED (
 ),
 owners AS MATERIALIZED (
     SELECT gap, idle_label(any_value(label)) AS name, event_id, sum(part_ns)::BIGINT AS part_ns
-    FROM gap_stretches(events, host_gaps, [coalesce(getvariable('by'), 'line')])
+    FROM gap_stretches(events, host_gaps, [coalesce(getvariable('by'), 'line')], coalesce(getvariable('into'), 'none'))
     GROUP BY gap, event_id
     UNION ALL
     SELECT gap, label, event_id, gap_ns

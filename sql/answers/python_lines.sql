@@ -1,41 +1,44 @@
--- python_lines: host self time, device time and idle time by line of the user's code.
+-- python_lines: host self time, device time and idle time by line of the user's code, or of libraries too.
 -- One row per (run, rank, name), by run and rank, the longest self_ns first, then self_device_ns, then by name.
 -- A line is a frame of the user's own code, not of PyTorch, Python or another package; profilers record the line on which its
--- function begins. For a rank without Python frames, ops with a stack stand in: the innermost user frame of the stack, where
--- lines are those of the call; the number of calls is then unknown, as it is for frames from the stacks of graph kernels alone.
--- Compiled kernels have a stack from `load(provenance=)`: the first that torch lists; `fx_nodes` has all. Self time of a line is
--- everything below it that is in no other user line. Device work belongs to the line of its launch, in a graph to that of the
--- captured call; backward work to the line of its forward op (`fwd_id`). The row without a name has the work outside all lines:
--- self_device_ns and self_backward_device_ns add up to that of the rank.
+-- function begins. With `into` frames of libraries are lines too, so that time in a data loader or a dataset of a library is not
+-- that of the line that called it; a built-in function or a module call is never a line, and is part of the one that it is in.
+-- For a rank without Python frames, ops with a stack stand in: the innermost line of the stack, where lines are those of the
+-- call; the number of calls is then unknown, as it is for frames from the stacks of graph kernels alone. Compiled kernels have a
+-- stack from `load(provenance=)`: the first that torch lists; `fx_nodes` has all. Self time of a line is everything below it that
+-- is in no other line. Device work belongs to the line of its launch, in a graph to that of the captured call; backward work to
+-- the line of its forward op (`fwd_id`). The row without a name has the work outside all lines: self_device_ns and
+-- self_backward_device_ns add up to that of the rank.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, regions, backward, gap_owners.
 -- needs: events
 -- recorded: frames
--- no rows: no frame is of your own code: all are of PyTorch, Python or other packages
+-- no rows: no frame is of your own code: all are of PyTorch, Python or other packages, which are lines with `into=all`
 -- divides by: rank
 -- over ranks: name
+-- parameter into VARCHAR = none  libraries whose frames are lines too: none, all, torch, or any folder or module such as PIL
 -- run                       VARCHAR        run that the trace belongs to
 -- rank                      INTEGER        rank within the run
 -- name                      VARCHAR        file, line and function; NULL for work outside all lines
 -- calls                     BIGINT         number of its frames, captured ones once per replay; NULL if ops or stacks stand in
 -- total_ns                  BIGINT   ns    host time in it, summed over threads
--- self_ns                   BIGINT   ns    the same without other user lines inside it
+-- self_ns                   BIGINT   ns    the same without other lines inside it
 -- self_share                DOUBLE   0..1  self_ns over that of all lines of the run and rank
 -- idle_ns                   BIGINT   ns    part of self_ns in which no device of the rank was busy; NULL without devices
 -- kernels                   BIGINT         number of kernels launched inside
 -- device_ns                 BIGINT   ns    sum of durations of the kernels, copies and fills launched inside
--- self_device_ns            BIGINT   ns    the same without those of other user lines inside it
+-- self_device_ns            BIGINT   ns    the same without those of other lines inside it
 -- self_backward_device_ns   BIGINT   ns    the same for its backward ops; NULL if no backward op has a known forward op
 -- device_share              DOUBLE   0..1  the sum of both over all device time of the run and rank; NULL if that is 0
 -- first_id                  BIGINT         event_id of its first frame, or of the op that stands in
 -- lines_from                VARCHAR        where it comes from: frames, stacks, provenance (files of `load(provenance=)`)
 WITH own AS MATERIALIZED (
     SELECT run, rank, event_id, label AS name
-    FROM host_slices(events)
+    FROM host_slices(events, coalesce(getvariable('into'), 'none'))
     WHERE sort = 'line'
     UNION ALL
     SELECT run, rank, event_id, name
     FROM events
-    WHERE kind = 'python' AND replays IS NOT NULL AND is_own_frame(name)
+    WHERE kind = 'python' AND replays IS NOT NULL AND is_line(name, coalesce(getvariable('into'), 'none'))
 ),
 slices AS MATERIALIZED (
     SELECT

@@ -41,6 +41,30 @@ NOT regexp_matches(
 )
 AND regexp_matches(name, '\(\d+\)(?::|$)');
 
+-- is_line: whether time is counted for a Python frame: one of the user's own code, or of a library that is wanted. Calls
+-- without a line (`nn.Module: ...`, built-in functions) count for the frame that they are in.
+-- parameter name VARCHAR  name of the frame: `path/file.py(12): function`
+-- parameter library VARCHAR  none, all, or a folder or module in the paths of the library: torch, torch/utils/data, PIL
+-- returns BOOLEAN  whether it is
+-- example: SELECT is_line('torch/nn/functional.py(12): linear', 'torch')
+CREATE OR REPLACE TEMP MACRO is_line(name, library) AS
+CASE
+    WHEN library = 'none' THEN is_own_frame(name)
+    WHEN NOT regexp_matches(name, '\(\d+\)(?::|$)') THEN false
+    WHEN library = 'all' THEN true
+    ELSE is_own_frame(name)
+        OR contains('/' || replace(name, chr(92), '/'), '/' || library || '/')
+        OR contains('/' || replace(name, chr(92), '/'), '/' || library || '.py(')
+END;
+
+-- line_of: the innermost frame of a stack that time is counted for.
+-- parameter stack VARCHAR  frames joined by `;`, the innermost first
+-- parameter library VARCHAR  as for is_line
+-- returns VARCHAR  the frame; NULL if there is none
+-- example: SELECT line_of('torch/nn/functional.py(12): linear;a.py(3): f', 'torch')
+CREATE OR REPLACE TEMP MACRO line_of(stack, library) AS
+list_filter(string_split(stack, ';'), lambda frame: is_line(frame, library))[1];
+
 -- frame_of: the innermost frame of a stack that is the user's own code.
 -- parameter stack VARCHAR  frames joined by `;`, the innermost first
 -- returns VARCHAR  the frame; NULL if there is none

@@ -8,12 +8,13 @@
 -- host_slices: one row per slice of a host thread and sort. For a rank without Python frames, ops stand in for lines and modules,
 -- by their stack and their `module_hierarchy`.
 -- parameter events TABLE  `events`, or a part of it
+-- parameter library VARCHAR  libraries whose frames are lines too, as for is_line; none by default
 -- column run, rank, thread, event_id, start_ns, preorder  as in events
 -- column end_ns BIGINT  end of the slice
 -- column sort VARCHAR  op, annotation, call, frame, module or line
 -- column label VARCHAR  name of the slice, or of what it stands in for
 -- example: FROM host_slices(events)
-CREATE OR REPLACE TEMP MACRO host_slices(events) AS TABLE
+CREATE OR REPLACE TEMP MACRO host_slices(events, library := 'none') AS TABLE
 WITH slices AS MATERIALIZED (
     SELECT
         run, rank, thread, event_id, start_ns, start_ns + dur_ns AS end_ns, preorder, name,
@@ -29,10 +30,10 @@ WITH slices AS MATERIALIZED (
     FROM query_table(events)
     WHERE sort IS NOT NULL AND start_ns IS NOT NULL AND dur_ns > 0 AND is_async IS NOT TRUE
 ),
-own_names AS (
+line_names AS (
     SELECT name
     FROM (SELECT DISTINCT name FROM slices WHERE sort = 'frame')
-    WHERE is_own_frame(name)
+    WHERE is_line(name, library)
 ),
 framed AS (
     SELECT DISTINCT run, rank
@@ -44,8 +45,8 @@ stand_ins AS (
     ANTI JOIN framed ON slices.run = framed.run AND slices.rank = framed.rank
     WHERE sort = 'op' AND (stack IS NOT NULL OR module_hierarchy IS NOT NULL)
 ),
-own_stacks AS (
-    SELECT stack, frame_of(stack) AS line
+line_stacks AS (
+    SELECT stack, line_of(stack, library) AS line
     FROM (SELECT DISTINCT stack FROM stand_ins WHERE stack IS NOT NULL)
 )
 SELECT run, rank, thread, event_id, start_ns, end_ns, preorder, sort, name AS label
@@ -57,17 +58,17 @@ WHERE sort = 'frame' AND python_module_id IS NOT NULL
 UNION ALL
 SELECT run, rank, thread, event_id, start_ns, end_ns, preorder, 'line' AS sort, name AS label
 FROM slices
-SEMI JOIN own_names ON slices.name = own_names.name
+SEMI JOIN line_names ON slices.name = line_names.name
 WHERE sort = 'frame'
 UNION ALL
 SELECT run, rank, thread, event_id, start_ns, end_ns, preorder, 'module' AS sort, module_hierarchy AS label
 FROM stand_ins
 WHERE module_hierarchy IS NOT NULL
 UNION ALL
-SELECT run, rank, thread, event_id, start_ns, end_ns, preorder, 'line' AS sort, own_stacks.line AS label
+SELECT run, rank, thread, event_id, start_ns, end_ns, preorder, 'line' AS sort, line_stacks.line AS label
 FROM stand_ins
-JOIN own_stacks ON stand_ins.stack = own_stacks.stack
-WHERE own_stacks.line IS NOT NULL;
+JOIN line_stacks ON stand_ins.stack = line_stacks.stack
+WHERE line_stacks.line IS NOT NULL;
 
 -- line_threads: the thread of each (run, rank) with the most lines of the user's own code: what drove the program if a thread
 -- without any, such as backward, launched the work.
@@ -156,6 +157,7 @@ CASE WHEN regexp_full_match(label, 'ProfilerStep#\d+') THEN 'ProfilerStep*' ELSE
 -- parameter events TABLE  `events`, or a part of it
 -- parameter gaps TABLE  rows of work_gaps, with a number `gap`, which several may share
 -- parameter sorts VARCHAR[]  sorts of host_slices that are wanted
+-- parameter library VARCHAR  as for host_slices
 -- column gap BIGINT  number of the gap
 -- column sort VARCHAR  as in host_slices
 -- column event_id BIGINT  event_id of the slice
@@ -163,9 +165,9 @@ CASE WHEN regexp_full_match(label, 'ProfilerStep#\d+') THEN 'ProfilerStep*' ELSE
 -- column part_ns BIGINT  part of the gap
 -- example: WITH work AS (FROM launched_work(events)), gaps AS (SELECT *, row_number() OVER () AS gap FROM work_gaps(events,
 -- work, 'device', 30000)) FROM gap_stretches(events, gaps, ['op', 'line'])
-CREATE OR REPLACE TEMP MACRO gap_stretches(events, gaps, sorts) AS TABLE
+CREATE OR REPLACE TEMP MACRO gap_stretches(events, gaps, sorts, library := 'none') AS TABLE
 WITH slices AS MATERIALIZED (
-    FROM host_slices(events)
+    FROM host_slices(events, library)
 ),
 waits AS MATERIALIZED (
     SELECT run, rank, thread, sort, gap, start_ns, end_ns
@@ -231,14 +233,15 @@ GROUP BY gap, sort, event_id;
 -- captured_owners: what captured calls of graphs were in.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter sort VARCHAR  as in host_slices
+-- parameter library VARCHAR  as for host_slices
 -- column run, rank, event_id  as in captured_calls
 -- column label VARCHAR  name of the innermost of this sort around the call; calls with none have no row
 -- example: FROM captured_owners(events, 'line')
-CREATE OR REPLACE TEMP MACRO captured_owners(events, sort) AS TABLE
+CREATE OR REPLACE TEMP MACRO captured_owners(events, sort, library := 'none') AS TABLE
 SELECT
     run, rank, event_id,
     CASE sort
-        WHEN 'line' THEN frame_of(stack)
+        WHEN 'line' THEN line_of(stack, library)
         WHEN 'frame' THEN nullif(string_split(stack, ';')[1], '')
         WHEN 'module' THEN coalesce(
             nullif(regexp_extract(stack, '(?:^|;)(nn\.Module: [^;]*)', 1), ''), nullif(module_hierarchy, '')

@@ -1,0 +1,69 @@
+"""`python_lines` and `idle` that go into libraries, in Python and on the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from profframe import load
+from profframe.errors import ParameterError
+from tests.conftest import ROOT, Run
+
+STACKS = ROOT / "examples" / "cpu_training_stack.json.gz"
+ONE_LINE = ROOT / "examples" / "gpu_training.json.gz"
+LINES = ROOT / "examples" / "job" / "rank2.json.gz"
+NOTE = "note: one line has nearly all the time"
+
+
+def test_the_time_is_the_same_and_has_other_names() -> None:
+    with load(STACKS).session() as trace:
+        own, of_torch, of_all = (trace.python_lines(into=into) for into in ("none", "torch", "all"))
+        assert own.equals(trace.python_lines())
+        sums = {rows["self_ns"].sum() for rows in (own, of_torch)}
+        assert len(sums) == 1
+        assert own["self_ns"].sum() <= of_all["self_ns"].sum()
+    assert own.height < of_torch.height < of_all.height
+    names = {*of_torch["name"]} - {*own["name"]}
+    assert all(name.startswith("torch/") for name in names)
+    assert "torch/nn/functional.py(1467): dropout" in names
+
+
+def test_a_library_is_a_text() -> None:
+    with pytest.raises(ParameterError, match="into"):
+        load(STACKS).python_lines(into=3)  # type: ignore[arg-type]
+
+
+def test_idle_time_is_the_same_with_libraries() -> None:
+    with load(LINES).session() as trace:
+        own, of_all = (trace.idle(by="line", into=into) for into in ("none", "all"))
+    assert own["idle_ns"].sum() == of_all["idle_ns"].sum()
+    with pytest.raises(ParameterError, match="into"):
+        load(LINES).idle(into="all")
+
+
+@pytest.mark.parametrize(
+    ("path", "arguments", "has_note"),
+    [
+        (ONE_LINE, (), True),
+        (ONE_LINE, ("-p", "into=all"), False),
+        (ONE_LINE, ("--format", "csv"), False),
+        (ONE_LINE, ("--columns", "name"), True),
+        (ONE_LINE, ("-p", "columns=name"), True),
+        (LINES, (), False),
+    ],
+)
+def test_one_line_with_all_time_has_a_note(
+    run: Run, path: object, arguments: tuple[str, ...], has_note: bool
+) -> None:
+    code, _, error = run("answer", "python_lines", path, *arguments)
+    assert code == 0
+    assert error.startswith(NOTE) == has_note
+    assert bool(error) == has_note
+
+
+def test_the_command_line_takes_a_library(run: Run) -> None:
+    code, printed, _ = run("answer", "python_lines", STACKS, "-p", "into=torch", "--top", "1")
+    assert code == 0
+    assert "torch/autograd/graph.py" in printed
+    code, _, error = run("answer", "python_lines", STACKS, "--into", "torch")
+    assert code == 2
+    assert "-p into=torch" in error
