@@ -52,6 +52,7 @@ PACKAGES: Final = MappingProxyType(
         "pandas": "pandas",
         "perfetto": "perfetto",
         "s3fs": "s3fs>=2025.2",
+        "scipy": "scipy",
         "playwright": "playwright",
         "prometheus_client": "prometheus_client",
         "torch": "torch==2.13.0",

@@ -10,7 +10,7 @@ import polars as pl
 
 from profframe.analysis.differences import Side, compare
 from profframe.analysis.stats import typical
-from profframe.analysis.stats.noise import Float64
+from profframe.analysis.stats.distributions import Float64
 
 LEVEL: Final = 0.01
 """Share of the rows that may be noise; and how often there is any row if runs do not differ."""

@@ -14,6 +14,7 @@ import polars as pl
 
 from profframe.analysis import fail_on, regressions, run_selection, trends
 from profframe.analysis.stats import noise
+from profframe.analysis.stats.distributions import Float64
 from profframe.errors import ParameterError
 
 TOTALS: Final[Mapping[str, str]] = MappingProxyType({"op_self_ns": "op", "kernel_ns": "kernel"})
@@ -211,7 +212,7 @@ def _compare_metrics(
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _chance(base: noise.Float64, other: noise.Float64) -> float | None:
+def _chance(base: Float64, other: Float64) -> float | None:
     if max(base.size, other.size) < run_selection.LEAST_BASELINE:
         return None
     sides = (

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from profframe.analysis.stats.change_points import Change, changes
-from profframe.analysis.stats.noise import Float64
+from profframe.analysis.stats.distributions import Float64
 from profframe.errors import UnknownNameError
 
 KINDS: Final = ("op", "kernel")

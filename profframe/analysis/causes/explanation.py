@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib import import_module
 
 import polars as pl
 
@@ -77,8 +76,6 @@ def explanation(
     """
     _check([len(of_side) for of_side in keys])
     with ThreadPoolExecutor(1, "profframe-explain") as pool:
-        # The first import of SciPy takes 0.2 s of processor time.
-        pool.submit(import_module, "scipy.special")  # while DuckDB reads, nothing waits for it
         base, other = of_each(2, lambda number: side(connects[number], keys[number]))
         sides = base, other
         _check([its.count for its in sides])

@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 
 from profframe.analysis.stats import noise
-from profframe.analysis.stats.noise import Float64
+from profframe.analysis.stats.distributions import Float64, student_chance
 from profframe.analysis.stats.typical import NORMAL, median_of_others
 from profframe.intervals import Ints, Mask
 
@@ -217,8 +217,6 @@ def _difference(
 
 def _chance(change: Float64, error: Float64, freedom: Float64, names: Ints) -> Float64:
     """Probability of the changes by noise: within the sides, and of the units between them."""
-    from scipy import special
-
     tested = (freedom > 0) & np.isfinite(change)
     between = 0.0
     if np.unique(names[tested]).size >= _LEAST_UNITS:
@@ -230,5 +228,5 @@ def _chance(change: Float64, error: Float64, freedom: Float64, names: Ints) -> F
     p = np.full(change.size, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         score = np.abs(change[tested]) / np.sqrt(error[tested] + between)
-    p[tested] = 2 * special.stdtr(freedom[tested], -np.nan_to_num(score))
+    p[tested] = student_chance(freedom[tested], np.nan_to_num(score))
     return p

@@ -22,7 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from profframe.analysis.stats.noise import Float64
+from profframe.analysis.stats.distributions import Float64, normal_chance, student_chance
 from profframe.intervals import Ints
 
 LEVEL: Final = 0.01
@@ -95,8 +95,6 @@ def _stretches(length: int) -> Iterator[tuple[int, int]]:
 
 def _best(scores: Float64, use_ranks: bool) -> tuple[Ints, Float64]:
     """By series: the place that splits the stretch best, and its p-value."""
-    from scipy import special
-
     length = scores.shape[1]
     centred = scores - scores.mean(1, keepdims=True)
     before = np.arange(LEAST, length - LEAST + 1)
@@ -108,10 +106,10 @@ def _best(scores: Float64, use_ranks: bool) -> tuple[Ints, Float64]:
     constant = total <= _CONSTANT * (scores**2).sum(1)
     with np.errstate(invalid="ignore", divide="ignore"):
         if use_ranks:
-            chance = 2 * special.ndtr(-np.sqrt(best * (length - 1) / total))
+            chance = normal_chance(np.sqrt(best * (length - 1) / total))
         else:
             residual = np.maximum(total - best, 0) / (length - 2)
-            chance = 2 * special.stdtr(length - 2, -np.sqrt(best / residual))
+            chance = student_chance(length - 2, np.sqrt(best / residual))
     return before[place], np.where(constant, 1.0, chance)
 
 

@@ -30,9 +30,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from profframe.analysis.stats.distributions import (
+    Float64,
+    digamma,
+    student_chance,
+    student_critical,
+    tetragamma,
+    trigamma,
+)
 from profframe.intervals import Ints
-
-Float64 = npt.NDArray[np.float64]
 
 LEVEL: Final = 0.05
 """Accepted rate of errors; a confidence interval covers 1 - LEVEL."""
@@ -123,8 +129,6 @@ def compare(base: Samples, other: Samples) -> MeanDifferences:
     >>> round(float(found.p[0]), 5), round(float(found.low[0]), 2), round(float(found.high[0]), 2)
     (0.00026, 7.73, 12.27)
     """
-    from scipy import special
-
     sides = _side(base), _side(other)
     size = np.maximum(*(np.abs(side.mean) for side in sides))
     change = sides[1].mean - sides[0].mean
@@ -143,8 +147,8 @@ def compare(base: Samples, other: Samples) -> MeanDifferences:
         # large.
         error = error * (1 + repeated.effective)
     with np.errstate(invalid="ignore", divide="ignore"):
-        welch = 2 * special.stdtr(freedom, -np.abs(change) / np.sqrt(error))
-        reach = special.stdtrit(freedom, 1 - LEVEL / 2) * np.sqrt(error)
+        welch = student_chance(freedom, change / np.sqrt(error))
+        reach = student_critical(freedom, LEVEL) * np.sqrt(error)
     constant = error == 0
     welch = np.where(constant, np.where(change == 0, 1.0, 0.0), welch)
     reach = np.where(constant, 0.0, reach)
@@ -247,20 +251,18 @@ def typical_variance(
     The spread of the logarithms of sample variances by chance is known; any further spread shows
     how much rows really differ. Small rows may have more noise than large ones.
     """
-    from scipy import special
-
     # A row that hardly varies by chance would otherwise pull the mean of logarithms down without
     # bound.
     floor = _LEAST_RATIO * float(np.median(relative))
     half = freedom / 2
-    log = np.log(np.maximum(relative, floor)) - special.digamma(half) + np.log(half)
+    log = np.log(np.maximum(relative, floor)) - digamma(half) + np.log(half)
     sizes = np.log(size)
     middle, spread = sizes.mean(), float(((sizes - sizes.mean()) ** 2).sum())
     slope = 0.0
     if log.size >= _ROWS_FOR_TREND and spread > 0:
         slope = float(np.clip(((sizes - middle) * log).sum() / spread, _STEEPEST, 0))
     residuals = log - log.mean() - slope * (sizes - middle)
-    excess = float((residuals**2).sum()) / (log.size - 2) - float(special.polygamma(1, half).mean())
+    excess = float((residuals**2).sum()) / (log.size - 2) - float(trigamma(half).mean())
     offsets = (
         np.log(target_sizes, out=np.full(target_sizes.size, middle), where=target_sizes > 0)
         - middle
@@ -272,12 +274,10 @@ def typical_variance(
 
 def _inverse_trigamma(value: float) -> float:
     """The x whose trigamma is the value, by Newton's method (Smyth 2004, appendix)."""
-    from scipy import special
-
     x = 0.5 + 1 / value
     for _ in range(20):
-        trigamma = float(special.polygamma(1, x))
-        x += trigamma * (1 - trigamma / value) / float(special.polygamma(2, x))
+        reached = float(trigamma(x))
+        x += reached * (1 - reached / value) / float(tetragamma(x))
     return x
 
 
@@ -292,9 +292,8 @@ def _one_sided(base: _Means, other: _Means) -> Float64:
 
 def _log_choose(number: int, size: Ints) -> Float64:
     """Logarithm of the number of ways to choose; minus infinity if there are none."""
-    from scipy import special
-
     others = np.maximum(number - size, 0)
-    ways = special.gammaln(number + 1) - special.gammaln(size + 1) - special.gammaln(others + 1)
+    factorials = np.concatenate([[0.0], np.log(np.arange(1, number + 1)).cumsum()])
+    ways = factorials[number] - factorials[np.minimum(size, number)] - factorials[others]
     logs: Float64 = np.where(size > number, -np.inf, ways)
     return logs

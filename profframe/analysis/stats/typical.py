@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from profframe.analysis.stats.noise import Float64
+from profframe.analysis.stats.distributions import Float64, student_chance
 from profframe.intervals import Ints
 
 NORMAL: Final = 1.482602218505602
@@ -75,8 +75,6 @@ def deviation(
     >>> int(score.argmax()), bool(chance[8] < 0.001), bool(chance[:8].min() > 0.1)
     (8, True, True)
     """
-    from scipy import special
-
     usable = np.flatnonzero(np.isfinite(values) & np.isfinite(typical))
     score, chance = np.full(values.size, np.nan), np.full(values.size, np.nan)
     if usable.size < _LEAST_SAMPLES:
@@ -89,7 +87,7 @@ def deviation(
     noise = max(NORMAL * float(np.median(np.abs(distance))), _LEAST_NOISE * size)
     freedom = max(_EFFICIENCY * (usable.size - 1), 1.0)
     score[usable] = distance / noise
-    chance[usable] = 2 * special.stdtr(freedom, -np.abs(score[usable]))
+    chance[usable] = student_chance(freedom, score[usable])
     return score, chance
 
 
