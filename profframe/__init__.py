@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from profframe.trace.query import answers
     from profframe.trace.trace import Trace
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
 
 __all__ = [
     "AnswerError",

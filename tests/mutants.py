@@ -218,8 +218,8 @@ SERIOUS: Final = (
         "8c",
         "the chance of an outlier is of one side",
         "profframe/analysis/stats/typical.py",
-        "2 * special.stdtr(",
-        "special.stdtr(",
+        "= student_chance(freedom, score[usable])",
+        "= student_chance(freedom, score[usable]) / 2",
         "tests/unit/test_history.py::TestTypical::test_the_chance_is_of_both_sides",
     ),
     Mutant(
