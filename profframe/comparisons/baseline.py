@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,4 +201,6 @@ def _sampled(kept: Mapping[str, Sequence[Any]]) -> Sampled:
     runs, values = (*map(str, kept["runs"]),), (*kept["values"],)
     if not values or len(runs) != len(values) or {*map(type, values)} - {int, float}:
         raise ValueError("samples are as many numbers as runs")
+    if not all(map(math.isfinite, values)):
+        raise ValueError("samples are finite")
     return Sampled(runs, values)

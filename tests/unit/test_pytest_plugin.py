@@ -189,8 +189,24 @@ def test_live_profiles(session: Session) -> None:
     assert "1 failed, 1 passed" in output
 
 
+HEAD: Final = '{"profframe_baseline": 1, "kernel_by": "name", "counts": {}, "samples": '
+
+
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"profframe_baseline": 2}', '{"profframe_baseline": 1}', "[" * 5000]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"profframe_baseline": 2}',
+        '{"profframe_baseline": 1}',
+        "[" * 5000,
+        HEAD + '{"step": {"runs": ["a"], "values": [NaN]}}}',
+        HEAD + '{"step": {"runs": ["a"], "values": ["1"]}}}',
+        HEAD + '{"step": {"runs": [], "values": []}}}',
+        HEAD + '{"step": {"runs": ["a"], "values": [1' + "0" * 400 + "]}}}",
+    ],
+    ids=lambda text: text[-30:],
 )
 def test_a_damaged_baseline_is_an_error_that_names_it(tmp_path: Path, text: str) -> None:
     from profframe.comparisons import baseline
