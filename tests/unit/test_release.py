@@ -90,3 +90,11 @@ def test_what_the_project_claims_is_what_ran() -> None:
     for requirement in project["dependencies"]:
         name, least = re.split(r">=|,", requirement)[:2]
         assert lowest[name].split(".")[: least.count(".") + 1] == least.split("."), name
+
+
+def test_no_page_installs_the_bare_name() -> None:
+    """The name is on no index: whoever registers it would run code."""
+    pages = {ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")}
+    ours = pages - {ROOT / "docs" / "releases.md", ROOT / "docs" / "ci.md"}
+    bare = re.compile(r"pip install [^`\n]*\bprofframe\b(?![/.-])")
+    assert [page.name for page in ours if bare.search(page.read_text())] == []
