@@ -91,7 +91,7 @@ def write(  # noqa: PLR0917 -- what is shown, and how it is called
 ) -> None:
     """Write the page of an explanation."""
     base, other = (
-        f"{name}: {summary(side.traces)}" for name, side in zip(names, sides, strict=True)
+        f"{name}: {summary(side, side.traces)}" for name, side in zip(names, sides, strict=True)
     )
     heading = title or f"From {names[0]} to {names[1]}"
     html = page.html(heading, base, visible(other), why.sections(explanation, names, top))

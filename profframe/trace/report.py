@@ -22,7 +22,9 @@ from profframe.export.output_file import check_name, written
 from profframe.pages.report import page
 from profframe.query.selection import integer, spans, texts
 from profframe.show import units
+from profframe.show.device_time import MOST_PARTS, models
 from profframe.trace.base_trace import BaseTrace
+from profframe.trace.file_summaries import question
 from profframe.trace.sections.registry import SECTIONS
 from profframe.trace.sections.replies import Context, context_of
 from profframe.trace.sections.timeline import FORMS
@@ -127,7 +129,7 @@ def write(
     if _OF_JOB in sections and not note and traces["run"].n_unique() > 1:
         latest = table(scopes.job, "traces")["run"][0]
         note = f"Section Job covers the latest run, {units.visible(latest)}."
-    html = page.html(options.title or _name(traces), summary(traces), note, sections)
+    html = page.html(options.title or _name(traces), summary(trace, traces), note, sections)
     with written(path) as put:
         put(html.encode())
     if progress is not None:
@@ -185,17 +187,32 @@ def _name(traces: pl.DataFrame) -> str:
     return str(runs[0]) if len(runs) == 1 else units.plural(len(runs), "run")
 
 
-def summary(traces: pl.DataFrame) -> str:
-    """A line about what was loaded."""
+def summary(trace: BaseTrace, traces: pl.DataFrame) -> str:
+    """A line about what was loaded: runs and ranks, models of devices, and files."""
     runs = traces["run"].n_unique()
     sources = traces["source"].unique(maintain_order=True)
     parts = [
         *([units.plural(runs, "run")] if runs > 1 else []),
         units.plural(traces.height, "rank" if runs == 1 else "trace"),
-        *sorted(traces["device_type"].drop_nulls().unique()),
+        *_devices(trace, traces, runs),
         sources[0] if len(sources) == 1 else units.plural(len(sources), "file"),
     ]
     return ", ".join(parts)
+
+
+def _devices(trace: BaseTrace, traces: pl.DataFrame, runs: int) -> Iterator[str]:
+    """Models of the devices that did something, or else their type.
+
+    Those of several runs may be the same devices, and are not counted.
+    """
+    types = sorted(traces["device_type"].drop_nulls().unique())
+    used = question(trace, "used_devices")["model"]
+    if not used.len():
+        yield from map(units.visible, types)
+    elif runs == 1:
+        yield models(used, units.visible(" + ".join(types)) or "device")
+    else:
+        yield from map(units.visible, used.drop_nulls().unique().sort().head(MOST_PARTS))
 
 
 def _made_with(options: PageOptions) -> dict[str, str]:

@@ -362,6 +362,23 @@ def test_a_span_lists_what_ran_in_it(it: Opened, trace: profframe.Trace, shown: 
     assert f": {trace.events.height:,} slices of " in heading
 
 
+def test_a_search_scrolls_to_a_match(chromium: Browser, tmp_path: Path) -> None:
+    """Far below what is seen there may be a match; what is already seen stays where it is."""
+    deep = [event("f", n, 10_000 - n) for n in range(60)]
+    trace = loaded(*deep, event("needle", 500, 600, thread=9))
+    path = page(trace.plot.timeline(), tmp_path / "timeline.html")
+    with in_browser(chromium, path, viewport={"width": 800, "height": 500}) as it:
+        search = it.page.get_by_role("searchbox")
+        search.fill("f")
+        assert state(it)["found"] == 60
+        assert it.run("it.scroller.scrollTop") == 0
+        search.fill("needle")
+        state(it)
+        box = it.run("it.view.box(it.data.lines.at(-1).from)")
+        assert it.run("it.scroller.scrollTop") > 0
+        assert 0 <= box["top"] < it.run("it.view.height")
+
+
 def test_keys_go_from_slice_to_slice(it: Opened, trace: profframe.Trace) -> None:
     rows = {row["event_id"]: row for row in events(trace)}
     it.page.locator("canvas").focus()
@@ -371,7 +388,9 @@ def test_keys_go_from_slice_to_slice(it: Opened, trace: profframe.Trace) -> None
         it.page.wait_for_timeout(SETTLE_MS)
         return rows[it.run("it.data.event[it.view.selected]")]
 
-    first = pressed("ArrowRight")
+    assert pressed("ArrowRight")["kind"] in {"kernel", "memcpy"}  # streams are above threads
+    it.run("it.goTo(it.data.lines.find(({ lane }) => lane.sort === 'host').from)")
+    first = rows[it.run("it.data.event[it.view.selected]")]
     assert first["parent_id"] is None
     child = pressed("ArrowDown")
     assert child["parent_id"] == first["event_id"]

@@ -112,6 +112,12 @@ def test_a_limit_of_rows_does_not_cut_the_summary() -> None:
     assert "all 3 findings" in str(limited.summary())
 
 
+def test_the_head_of_a_report_names_the_device(trace: profframe.Trace, tmp_path: Path) -> None:
+    trace.report(tmp_path / "report.html", sections=["overview"])
+    text = (tmp_path / "report.html").read_text()
+    assert "1 rank, 1 x NVIDIA H100 80GB HBM3, " in text
+
+
 def test_a_trace_without_devices_says_so() -> None:
     trace = profframe.load(Path(GPU).with_name("cpu_training.json.gz"))
     assert "no device work in this trace" in repr(trace)

@@ -159,10 +159,10 @@ def test_a_lane_for_each_thread_and_stream() -> None:
     )
     lanes = document(timeline_rows(trace)).head["lanes"]
     assert [(lane["title"], lane["rows"]) for lane in lanes] == [
-        ("main", [1]),
-        ("\\x1b[31m", [1]),
         ("device 0 stream 7", [1, 1]),
         ("device 0 stream 20", [1]),
+        ("main", [1]),
+        ("\\x1b[31m", [1]),
     ]
 
 

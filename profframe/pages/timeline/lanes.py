@@ -158,7 +158,10 @@ def _lane_keys(timed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _lanes(keys: pl.DataFrame, rows: TimelineRows) -> pl.DataFrame:
-    """The lanes in their order: for each trace, first its threads, as the source sorts them."""
+    """The lanes in their order: for each trace, streams, then threads as the source sorts them.
+
+    Python frames make threads tall, and what devices do would begin far below them.
+    """
     threads = rows.threads.select(
         trace_numbers(rows.traces, rows.threads),
         pl.col("thread").alias("_thread"),
@@ -169,7 +172,7 @@ def _lanes(keys: pl.DataFrame, rows: TimelineRows) -> pl.DataFrame:
         keys.unique()
         .join(threads, on=["_trace", "_thread"], how="left")
         .sort(
-            "_trace", pl.col("_sort") == DEVICE, "_device", "_stream", "process_sort_index",
+            "_trace", pl.col("_sort") != DEVICE, "_device", "_stream", "process_sort_index",
             "thread_sort_index", "_thread", "_sort", nulls_last=True,
         )
         .select(_LANE)

@@ -50,6 +50,24 @@ const timelineSearch = (() => {
       this.step(1);
     }
 
+    // Scroll to a row with a match, where no row that is seen has one.
+    reveal() {
+      const { view, data } = this;
+      const isMatch = (item) => {
+        if (item.sort !== "row" || !item.lane) return false;
+        for (let i = item.line.from; i < item.line.to; i++) {
+          if (view.first[data.what[i]] && data.end[i] >= view.from && data.begin[i] <= view.to) return true;
+        }
+        return false;
+      };
+      if (!view.first || view.seen().some(isMatch)) return;
+      const item = view.items.find(isMatch);
+      if (!item) return;
+      this.scroller.scrollTop = item.top - view.height / 2;
+      view.scrolled = this.scroller.scrollTop;
+      this.moved();
+    }
+
     // To the next of what was searched for, or of what shows a finding.
     step(by) {
       if (this.hits) {

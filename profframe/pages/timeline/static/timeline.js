@@ -60,7 +60,10 @@ const timeline = (() => {
       this.search.placeholder = "Search names";
       this.search.spellcheck = false;
       this.search.setAttribute("aria-label", "Search names in the timeline");
-      this.search.addEventListener("input", () => this.find(this.search.value));
+      this.search.addEventListener("input", () => {
+        this.find(this.search.value);
+        this.reveal();
+      });
       this.search.addEventListener("keydown", (event) => {
         if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
         else if (event.key === "Escape") this.canvas.focus();
@@ -288,6 +291,7 @@ const timeline = (() => {
         this.scroller.scrollTop = item.top - view.height / 2;
         view.scrolled = this.scroller.scrollTop;
       }
+      this.scroller.scrollIntoView({ block: "nearest" });
       return this.select(slice);
     }
 
