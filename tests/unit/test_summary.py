@@ -118,6 +118,17 @@ def test_the_head_of_a_report_names_the_device(trace: profframe.Trace, tmp_path:
     assert "1 rank, 1 x NVIDIA H100 80GB HBM3, " in text
 
 
+@pytest.mark.parametrize(("name", "overlaps"), [("cuda", True), ("gpu_training", False)])
+def test_operators_say_where_annotations_overlap(name: str, overlaps: bool, tmp_path: Path) -> None:
+    """`train` spans work and gaps on the device; no annotation of the other trace does."""
+    trace = profframe.load(Path(GPU).with_name(f"{name}.json.gz"))
+    trace.report(tmp_path / "report.html", sections=["operators"])
+    text = (tmp_path / "report.html").read_text()
+    assert ("annotations overlap: train has 760.249 us, more than the 621.928 us" in text) is (
+        overlaps
+    )
+
+
 def test_a_trace_without_devices_says_so() -> None:
     trace = profframe.load(Path(GPU).with_name("cpu_training.json.gz"))
     assert "no device work in this trace" in repr(trace)

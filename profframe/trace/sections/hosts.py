@@ -5,9 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+import polars as pl
+
 from profframe.pages.report.frame_columns import FrameView
 from profframe.pages.report.page_parts import ChoicePart, Flame, PageSection, Part, TablePart
-from profframe.show import snapshot_text
+from profframe.show import snapshot_text, units
+from profframe.show.columns import KEYS
 from profframe.trace.sections.replies import Context, Reply
 
 _SELF_TIMES: Final = ("name", "kind", "calls", "self_ns", "self_share", "total_ns", "mean_ns")
@@ -30,6 +33,7 @@ _OPERATORS: Final = (
     "name", "input_dims", "stack", "calls", "self_cpu_ns", "cpu_ns", "self_device_ns", "device_ns",
     "self_cpu_bytes", "self_device_bytes",
 )  # fmt: skip
+_ANNOTATIONS: Final = ("annotation", "device_annotation")
 _REGIONS: Final = (
     "step", "name", "calls", "host_ns", "self_host_ns", "kernels", "device_ns", "self_device_ns",
     "busy_ns", "exposed_communication_ns", "idle_ns",
@@ -90,14 +94,39 @@ def operators(context: Context) -> PageSection | None:
     for label, column, parameters in _GROUPINGS:
         if column in filled:
             options.append((label, context.answer("key_averages", **parameters)))
+    about = _overlap(context, by_name.frame)
     tables = tuple(
-        (label, context.table(reply, f"Operators by {label}", _OPERATORS, by, key=f"operators-{n}"))
+        (
+            label,
+            context.table(
+                reply, f"Operators by {label}", _OPERATORS, by, key=f"operators-{n}", about=about
+            ),
+        )
         for n, (label, reply) in enumerate(options)
     )
     return PageSection(
         "Operators",
         "Where the time went: self time by name, and by operator as torch adds it up.",
         (*parts, ChoicePart("operators", "Grouped by", tables, "Operators")),
+    )
+
+
+def _overlap(context: Context, rows: pl.DataFrame) -> str:
+    """A sentence about the annotation with most device time, if that is more than all busy time."""
+    busy = context.answer("overview").frame.select(*KEYS, "device_busy_ns")
+    beyond = (
+        rows.join(busy, on=KEYS, how="left", nulls_equal=True)
+        .filter(pl.col("kind").is_in(_ANNOTATIONS), pl.col("device_ns") > pl.col("device_busy_ns"))
+        .sort("device_ns", "name", descending=[True, False])
+    )
+    if not beyond.height:
+        return ""
+    row = beyond.row(0, named=True)
+    times = [units.duration(row[name]) for name in ("device_ns", "device_busy_ns")]
+    return (
+        f"Device times of annotations overlap: {units.visible(row['name'])} has {times[0]}, more "
+        f"than the {times[1]} in which devices were busy. Each counts all work inside it, and on a "
+        "device also the gaps between."
     )
 
 
