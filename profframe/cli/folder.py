@@ -21,6 +21,8 @@ MOST_S: Final = 2.0
 """Maximum seconds of the search."""
 DEPTH: Final = 2
 """Levels of folders below this one."""
+_LARGE: Final = 16 << 20
+"""Bytes of a file that is looked at after all smaller ones."""
 _SHOWN: Final = 20
 _LONGEST_PATH: Final = 72
 _SKIPPED: Final = frozenset(("node_modules", "__pycache__", "site-packages", "venv"))
@@ -63,7 +65,7 @@ def listing(folder: Path) -> Listing:
     """Traces and stores in a folder and a few levels below it, the last changed first.
 
     It stops after `MOST_ENTRIES` names or `MOST_S` seconds; files are looked at from the last
-    changed one on.
+    changed one on, large ones after the others: a large one that is no trace takes a while.
     """
     # Imported before the time starts to count.
     from profframe.readers.formats import FORMATS, Format, format_of
@@ -72,10 +74,10 @@ def listing(folder: Path) -> Listing:
     result = Listing()
     entries = result.entries
     deadline = time.monotonic() + MOST_S
-    files = sorted(_walk(folder, result, deadline), key=lambda file: (-file[1].st_mtime, file[0]))
+    files = sorted(_walk(folder, result, deadline), key=_place)
     for count, (path, about) in enumerate(files):
         if time.monotonic() > deadline:
-            left = plural(len(files) - count, "older file")
+            left = plural(len(files) - count, "file")
             result.left_out.append(f"{left}, after {MOST_S:g} seconds")
             break
         if name := format_of(folder / path):
@@ -84,6 +86,11 @@ def listing(folder: Path) -> Listing:
             entries.append(entry)
     entries.sort(key=lambda entry: (-entry.changed_s, entry.path))
     return result
+
+
+def _place(file: tuple[str, os.stat_result]) -> tuple[bool, float, str]:
+    path, about = file
+    return about.st_size > _LARGE, -about.st_mtime, path
 
 
 def _walk(folder: Path, result: Listing, deadline: float) -> list[tuple[str, os.stat_result]]:

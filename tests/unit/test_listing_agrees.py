@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import pickle
 import random
 import shutil
@@ -243,3 +244,14 @@ def test_the_latest_of_many_is_listed(
     code, printed, _ = run()
     assert code == 0
     assert printed.splitlines()[1].startswith("z.json")
+
+
+def test_large_files_hide_no_trace(tmp_path: Path) -> None:
+    path = Path(shutil.copy(EXAMPLES / "cuda.json.gz", tmp_path))
+    os.utime(path, (0, 0))
+    for number in range(60):
+        with (tmp_path / f"{number}.json").open("wb") as file:
+            file.write(b'{"a": "')
+            file.truncate(1 << 30)
+    result = listing(tmp_path)
+    assert [entry.path for entry in result.entries] == [path.name]
