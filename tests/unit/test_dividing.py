@@ -322,13 +322,13 @@ class TestParts:
             )
             return [[(p.run, p.rank) for p in share] for share in division._shares(workers)]
 
-        large, small = 150_000, 1_000
+        large, small = 750_000, 1_000
         assert shares({"a": [large, large], "b": [small]}, 1) == [
             [("a", 0)],
             [("a", 1)],
             [("b", 0)],
         ]
-        half = {run: [90_000] for run in "abc"}
+        half = {run: [450_000] for run in "abc"}
         assert shares(half, 1) == [[("a", 0), ("b", 0)], [("c", 0)]]
         assert shares({"a": [small, small], "b": [small]}, 1) == [[("a", 0), ("a", 1), ("b", 0)]]
         assert shares({"a": [small] * 3, "b": [small]}, 2) == [
