@@ -74,7 +74,8 @@ def _rankings(
     if opening.breakdown.height:
         kernels = trace.kernels(per="name" if output.full_names else "short_name")
         rows = compact_tables.kernels(kernels)
-        yield Ranking("Kernels", rows, RankKeys(("name",), ("category",)), "total_ns")
+        title = "Kernels" if output.full_names else "Kernels by short name"
+        yield Ranking(title, rows, RankKeys(("name",), ("category",)), "total_ns")
 
 
 def _phases(opening: TraceHeader) -> Iterator[Ranking]:

@@ -93,7 +93,7 @@ def report(
 
     PageOptions(title, sections or None, top, timeline, per).check()
     trace = part.apply(load(sources, facts=facts), sources)
-    with closing(LoadingBar()) as bar:
+    with closing(LoadingBar("sections")) as bar:
         trace.report(
             output,
             title=title,

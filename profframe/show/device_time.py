@@ -189,8 +189,8 @@ def time_texts(
         f"{listed}{cause and f' ({cause})'} of {whole}",
         f"{listed} of {whole}",
         f"{listed} of {of_step}",
-        listed,
-        most,
+        f"{most} of {of_step}",
+        f"{most} of {'steps' if parts.has_steps else 'the time on devices'}",
     )
 
 

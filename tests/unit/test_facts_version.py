@@ -33,6 +33,7 @@ OTHER: Final = "0123456789abcdef"
 
 CHANGES_NO_NUMBER: Final = {
     "errors": "messages",
+    "system.plugins": "which packages are there",
     "loaders.discovery": "which files are read; their names and contents are known by themselves",
     "loaders.remote_copies": "where the copy of a URL is",
     "query.catalogue": "where SQL is; what it says is in the version of `loaders.recorded_kernels`",

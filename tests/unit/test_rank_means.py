@@ -154,7 +154,7 @@ def test_questions_with_a_row_per_rank_of_their_own_take_it(run: Run) -> None:
 
 def test_the_first_screen_has_means_unless_ranks_are_named(run: Run) -> None:
     means = "\n".join(table(run, JOB))
-    assert "Kernels, mean of 4 ranks" in means
+    assert "Kernels by short name, mean of 4 ranks" in means
     assert "worst rank" in means
     for options in (("--per", "rank"), ("--rank", "0,1")):
         assert "mean of" not in "\n".join(table(run, "show", JOB, *options)[20:])
