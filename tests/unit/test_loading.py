@@ -618,3 +618,13 @@ def test_sizes_that_no_number_holds_are_no_work(tmp_path: Path) -> None:
         f"[[{size}, {size}], [{size}, {size}]]}}}}]}}"
     )
     assert profframe.load(path).events["torch_flops"].to_list() == [0]
+
+
+def test_text_that_only_looks_like_a_trace_is_refused(tmp_path: Path) -> None:
+    """A program with a trace's key in it, such as one that makes traces, has no event."""
+    program = tmp_path / "make.py"
+    program.write_text('trace = {"traceEvents": [*events, other], "schemaVersion": 1}\n')
+    with pytest.raises(NotATraceError, match=r"make.py: .*no element of 'traceEvents' is an event"):
+        profframe.load(program)
+    (tmp_path / "names.json").write_text('{"traceEvents": [{"ph": "M", "name": "n", "pid": 1}, 5]}')
+    assert "not_an_event" in profframe.load(tmp_path / "names.json").quality["issue"].to_list()

@@ -148,6 +148,8 @@ def read(
     document = reader.document
     if document.is_array and not _has_phase(rows):
         raise _not_a_trace(source, "no element of the JSON array is an event with a phase")
+    if document.repairs["not_an_event"] and not any(part.num_rows for part in rows.values()):
+        raise _not_a_trace(source, f"no element of {EVENTS_KEY!r} is an event")
     quality = Quality()
     for note in document.notes("events", source.damage):
         quality.note(*note)
