@@ -33,7 +33,9 @@ from profframe.system.threads import most_threads
 
 Paths: TypeAlias = str | PathLike[str] | Iterable[str | PathLike[str]]
 
-_BYTES: Final = re.compile(r"\d+(\.\d+)? *[KMGT]i?B", re.IGNORECASE)
+_BYTES: Final = re.compile(
+    r"(?P<number>\d+(\.\d+)?) *(?P<prefix>[KMGT])(?P<binary>i?)B", re.IGNORECASE
+)
 _NAME: Final = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 _MAX_TIMEOUT_S: Final = 1_000_000
@@ -114,6 +116,21 @@ class Terms:
     rows: int | None = None
     cut_rows: bool = False
     """Rows beyond the limit are left out, and are no error."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The limit of memory as a number.
+
+        Examples
+        --------
+        >>> Terms(memory_limit="1.5GB").memory_bytes, Terms(memory_limit="2 kib").memory_bytes
+        (1500000000, 2048)
+        """
+        match = _BYTES.fullmatch(self.memory_limit or "")
+        if match is None:
+            return None
+        base = 1024 if match["binary"] else 1000
+        return int(float(match["number"]) * base ** (1 + "KMGT".index(match["prefix"].upper())))
 
     @property
     def most_rows(self) -> int | None:

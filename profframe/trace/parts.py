@@ -47,6 +47,8 @@ Each: TypeAlias = Literal["rank", "run"]
 
 _WORTH_EVENTS: Final = 1_000_000
 """Events of parts that a worker gets at once: a question of fewer is planned as often as asked."""
+_EVENT_BYTES: Final = 4_000
+"""Memory of a worker for each of these events: no question was seen to need half of it."""
 _MOST_PARTS: Final = 512
 _SHARES: Final = 4
 """Tasks that each worker gets at least, if they are worth it."""
@@ -300,6 +302,8 @@ class Division:
     def _shares(self, workers: int) -> Iterator[tuple[Part, ...]]:
         """Parts for one task each: whole runs, or some ranks of one."""
         most, most_parts = _WORTH_EVENTS, _MOST_PARTS
+        if limit := self.trace._session.terms.memory_bytes:  # noqa: SLF001 - of its package
+            most = min(most, max(limit // _EVENT_BYTES, _LEAST_EVENTS))
         if workers > 1:
             total = sum(size for _, size in self._sizes)
             most = min(most, max(total // (workers * _SHARES), _LEAST_EVENTS))

@@ -311,17 +311,22 @@ class TestParts:
                 assert same(opened.self_times(each=each), whole)
 
     def test_shares_are_whole_runs_or_ranks_of_one(self) -> None:
-        def shares(sizes: dict[str, list[int]], workers: int) -> list[list[tuple[str, int | None]]]:
+        def shares(
+            sizes: dict[str, list[int]], workers: int, memory_limit: str | None = None
+        ) -> list[list[tuple[str, int | None]]]:
             rows = [
                 {"run": run, "rank": rank, "source_events": size}
                 for run, of_run in sizes.items()
                 for rank, size in enumerate(of_run)
             ]
             division = Division(
-                stored(traces=rows), AnswerOfParts(*self.resolved(), "rank"), "rank"
+                stored(traces=rows).with_limits(memory_limit),
+                AnswerOfParts(*self.resolved(), "rank"),
+                "rank",
             )
             return [[(p.run, p.rank) for p in share] for share in division._shares(workers)]
 
+        assert shares({"a": [9_000, 9_000]}, 1, memory_limit="40MB") == [[("a", 0)], [("a", 1)]]
         large, small = 750_000, 1_000
         assert shares({"a": [large, large], "b": [small]}, 1) == [
             [("a", 0)],
