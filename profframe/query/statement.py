@@ -14,7 +14,7 @@ from profframe import schema
 from profframe.errors import AnswerError, UnknownNameError, nearest
 from profframe.query import renamed
 from profframe.query.arrangement import AS_IT_IS, Arrangement
-from profframe.query.catalogue import words_of
+from profframe.query.catalogue import catalogue, words_of
 from profframe.query.header import Answer
 from profframe.query.sandbox import Terms
 
@@ -46,6 +46,7 @@ _CANDIDATE: Final = re.compile(r'"(?:\w+\.)?((?!pg_|duckdb_|sqlite_)\w+)"')
 _AFTER: Final = re.compile(r"\nLINE |\n+Stack Trace:")
 """The rest of an error after its sentence: the SQL, and places in DuckDB."""
 _OUT_OF_REACH: Final = re.compile(r'Permission Error: Cannot access \w+ "([^"]*)"')
+_UNKNOWN_TABLE: Final = re.compile(r"Table with name (\w+) does not exist")
 _UNKNOWN_NAME: Final = re.compile(
     r"Table with name .* does not exist|Referenced (column|table) .* not found"
     r"|does not have a column named"
@@ -171,6 +172,12 @@ def one_line_errors(where: str, terms: Terms = FREE, sql: str = "") -> Iterator[
         if member and named:
             columns = {column.name for table in named for column in table}
             raise UnknownNameError.among("column", wrong, columns) from error
+        table = _UNKNOWN_TABLE.search(line)
+        if table and table[1] in {answer.name for answer in catalogue()}:
+            raise UnknownNameError(
+                f"{where}: {table[1]} is an answer, not a table: trace.answer({table[1]!r}), or "
+                f"profframe answer {table[1]} TRACE"
+            ) from error
         kind = UnknownNameError if _UNKNOWN_NAME.search(line) else AnswerError
         right = nearest(wrong, _CANDIDATE.findall(near["candidates"])) if near else None
         instead = None if right is None else (wrong, right)

@@ -238,6 +238,7 @@ class TestErrors:
         [
             ("SELECT nam FROM events", ["query: ", '"nam"', '"name"']),
             ("SELECT e.durns FROM events AS e", ["'durns'", "'dur_ns'"]),
+            ("SELECT * FROM gaps", ["gaps is an answer, not a table: trace.answer('gaps')"]),
             ("SELECT * FROM event", ["event does not exist", '"events"']),
         ],
     )
