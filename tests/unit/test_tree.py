@@ -141,7 +141,7 @@ def test_it_shows_itself(trace: Trace) -> None:
 def test_one_trace_of_several(tmp_path: Path) -> None:
     both = together(traced(*TRAINING), traced(event("other", 0, 10), rank=1))
     with pytest.raises(
-        ParameterError, match=r"there are 2 \('r' 0, 'r' 1\); choose a run and a rank"
+        ParameterError, match=r"there are 2 \(run 'r', ranks 0, 1\); choose a run and a rank"
     ):
         both.tree()
     assert str(both.tree(rank=0)) == WHOLE
