@@ -109,8 +109,8 @@ def answer(
             f"{name} is no answer: name one before it; `profframe answer` lists them"
         )
     analysis = _analysis(name)
-    is_per_rank = per == "rank" and not _has_rows_per_rank(name)
-    given = _values(parameters, sort=sort, top=top, per=None if is_per_rank else per)
+    is_for_us = per == "rank" and _has_means(name)
+    given = _values(parameters, sort=sort, top=top, per=None if is_for_us else per)
     if analysis is None:
         select, values, output = _checked(name, given, output, is_asked=bool(sources))
     elif as_sql:
@@ -143,6 +143,7 @@ def answer(
     if analysis is None:
         keep |= {*ranked_by(select), *map(worst, ranked_by(select))}
         means = RankMeans.of(select, values)
+        is_per_rank = "rank" in {per, given.get("per")}
         has_means = not is_per_rank and means.are_wanted(trace, part, output)
         rows = means.rows(trace, output) if has_means else trace.answer(select, **values)
     else:
@@ -208,14 +209,19 @@ def sql(
     return 0
 
 
-def _has_rows_per_rank(name: str) -> bool:
-    """Whether ``per=rank`` is a parameter of the question itself."""
+def _has_means(name: str) -> bool:
+    """Whether ``--per rank`` is about means of ranks, and no parameter of the answer itself."""
     from profframe.query import analyses
     from profframe.query.catalogue import resolve
 
+    if analyses.find(name) is not None:
+        return False
     with usage_errors():
-        question = analyses.find(name) or resolve(name, {}, lambda _: None)[0]
-    return any(p.name == "per" and "rank" in p.choices for p in question.parameters)
+        answer = resolve(name, {}, lambda _: None)[0]
+    own = [parameter for parameter in answer.parameters if parameter.name == "per"]
+    return answer.rank_keys is not None and all(
+        parameter.choices and "rank" not in parameter.choices for parameter in own
+    )
 
 
 def _is_source(name: str) -> bool:

@@ -40,7 +40,10 @@ class RankMeans:
 
     def are_wanted(self, trace: Trace, part: Part, output: OutputOptions) -> bool:
         """Whether people see several ranks, and name none of them."""
-        if self.answer.rank_keys is None or output.form != "table" or part.ranks:
+        from profframe.query.division import ranked_by
+
+        has_keys = self.answer.rank_keys is not None and bool(ranked_by(self.answer))
+        if not has_keys or output.form != "table" or part.ranks:
             return False
         named = {*output.columns, *(name for name, _ in self.arrangement.sort)}
         return "rank" not in named and has_several_ranks(trace)
@@ -54,7 +57,9 @@ class RankMeans:
         rows = trace.answer(self.answer, **self.parameters)
         if self.answer.rank_keys is None or not rows.height:
             return rows
-        means = rank_means(rows, self.answer.rank_keys, ranked_by(self.answer)[0])
+        columns = ranked_by(self.answer)
+        by = next((name for name in columns if rows[name].sum()), columns[0])
+        means = rank_means(rows, self.answer.rank_keys, by)
         wanted = self.arrangement.of_frame(self.answer.where, means)
         if means is rows:
             return wanted

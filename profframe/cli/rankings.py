@@ -29,6 +29,8 @@ class Ranking:
     """None if each rank is a subject of its own."""
     by: str = ""
     """Which number says what rank is worst."""
+    sort: str = ""
+    """What means are sorted by, if it is something else."""
 
     def means(self) -> tuple[str, pl.DataFrame]:
         """The title and the rows of the means, or of each rank where there are none."""
@@ -37,6 +39,10 @@ class Ranking:
         means = self.rows if self.keys is None else rank_means(self.rows, self.keys, self.by)
         if means is self.rows:
             return self.title, self.rows
+        if self.sort:
+            from profframe.query.arrangement import arranged
+
+            means = arranged("show", sort=self.sort).of_frame("show", means)
         is_one_run = means["run"].n_unique() == 1
         return f"{self.title}, {title(self.rows)}", means.drop("run") if is_one_run else means
 
@@ -69,8 +75,9 @@ def _rankings(
     yield from _phases(opening)
     yield from _device_rankings(trace, opening, top)
     yield from _rank_rankings(trace)
-    by = sort if opening.self_times.schema[sort].is_numeric() else "self_ns"
-    yield Ranking("Self time", opening.self_times, RankKeys(("name", "kind")), by)
+    keys = None if sort == "rank" else RankKeys(("name", "kind"))
+    order = "" if sort == "self_ns" else sort
+    yield Ranking("Self time", opening.self_times, keys, "self_ns", order)
     if opening.breakdown.height:
         kernels = trace.kernels(per="name" if output.full_names else "short_name")
         rows = compact_tables.kernels(kernels)

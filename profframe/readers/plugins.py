@@ -30,8 +30,8 @@ class ReaderPlugin:
     knows: Callable[[bytes], bool]
     convert: Callable[[Path, Path], None]
 
-    def write(self, source: Path, target: Path) -> None:
-        """Write a source as a trace.
+    def write(self, source: Path, file: Path, target: Path) -> None:
+        """Write a source, whose bytes are in a file, as a trace.
 
         Raises
         ------
@@ -39,7 +39,7 @@ class ReaderPlugin:
             The reader failed, or wrote nothing; the message names its distribution.
         """
         try:
-            self.convert(source, target)
+            self.convert(file, target)
         except Exception as error:
             raise SourceError(f"{source}: {self.title} failed: {error!r}") from error
         if not target.is_file():

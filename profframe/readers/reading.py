@@ -20,7 +20,6 @@ from profframe.readers.formats import (
     OF_PLUGIN,
     format_at_beginning,
     format_of_tables,
-    format_of_text,
 )
 from profframe.system.disk_tables import Spool
 
@@ -59,23 +58,28 @@ def read(
             with source.file() as file:
                 return _read_database(file, progress, spool)
         if name == OF_PLUGIN and (plugin := plugins.reader_of(source.beginning().plain)):
-            return _read_by(plugin, path, spool, threads)
+            with source.file() as file:
+                return _read_by(plugin, path, file, spool, threads)
         reader = FORMATS[name].module
         raw: RawTrace = reader.read(source, spool, threads)
         return raw
 
 
 def _read_by(
-    plugin: plugins.ReaderPlugin, path: Path, spool: Spool | None, threads: int | None
+    plugin: plugins.ReaderPlugin,
+    path: Path,
+    file: Path,
+    spool: Spool | None,
+    threads: int | None,
 ) -> RawTrace:
     """Read what a reader of another distribution writes, in a format of profframe's own."""
     with TemporaryDirectory(prefix="profframe-") as folder:
         target = Path(folder, "trace.json")
-        plugin.write(path, target)
+        plugin.write(path, file, target)
         try:
             with closing(ByteSource(target)) as source:
-                if format_of_text(source.beginning().plain) is None:
-                    raise NotATraceError("it begins like no format that profframe reads")
+                if format_at_beginning(source) == OF_PLUGIN:
+                    raise NotATraceError("it begins like no format that profframe reads itself")
             return read(target, None, spool, threads)
         except SourceError as error:
             reason = str(error).removeprefix(f"{target}: ")

@@ -27,6 +27,8 @@ ABOUT: Final = frozenset(
 """Columns that rows are about, if they have them."""
 _DATES_FROM: Final = 10**18
 """From this value on, nanoseconds are a date, counted from 1970: no duration is 31 years long."""
+_EXPONENT_FROM: Final = 10**6
+"""From here on six digits would need an exponent."""
 NUMBERS_AS_NAMES: Final = frozenset(
     {"rank", "device", "stream", "thread", "step", "scope", "address", "schema_version"}
 )
@@ -119,7 +121,7 @@ def cell(column: str, value: object) -> str:
     if unit is not None:
         return unit.format(value)
     if isinstance(value, float):
-        return f"{value:,.6g}"
+        return f"{value:,.0f}" if _EXPONENT_FROM <= abs(value) < _DATES_FROM else f"{value:,.6g}"
     is_name = column in NUMBERS_AS_NAMES or column.endswith("_id")
     return str(value) if is_name else units.count(value)
 

@@ -115,9 +115,21 @@ def _together(rows: pl.DataFrame, name: str) -> pl.Expr:
         return pl.when(column.n_unique() == 1).then(column.first()).alias(name)
     if not rows.schema[name].is_numeric() or name.endswith("_id") or name in MOMENTS:
         return column.first()
+    if _is_of_text(rows, name):
+        return column.first()
     if name.startswith("min_"):
         return column.min()
     return column.max() if name.startswith("max_") else column.mean()
+
+
+def _is_of_text(rows: pl.DataFrame, name: str) -> bool:
+    """Whether a number is about a text or an id in the row: ``top_op_share``, ``line_ns``."""
+    import polars as pl
+
+    about = name.removesuffix("_share").removesuffix("_ns")
+    texts = (about, f"{about}_name")
+    is_of_name = about != name and any(rows.schema.get(text) == pl.String for text in texts)
+    return is_of_name or f"{about}_id" in rows.columns
 
 
 def _whole(means: pl.DataFrame, name: str) -> pl.Expr:

@@ -169,9 +169,13 @@ CREATE OR REPLACE TEMP MACRO gap_stretches(events, gaps, sorts, library := 'none
 WITH slices AS MATERIALIZED (
     FROM host_slices(events, library)
 ),
+-- A thread counts as one of the user's by the user's own lines, whichever libraries are looked into.
+of_user AS (
+    FROM slices WHERE sort <> 'line' OR library = 'none' OR is_own_frame(label)
+),
 waits AS MATERIALIZED (
     SELECT run, rank, thread, sort, gap, start_ns, end_ns
-    FROM gap_threads(gaps, 'slices')
+    FROM gap_threads(gaps, 'of_user')
     WHERE thread IS NOT NULL AND list_contains(sorts, sort)
 ),
 -- Numbers are compared faster than texts.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -88,6 +89,14 @@ def test_a_reader_reads_what_profframe_does_not(offer: Offer, source: Path) -> N
     trace = profframe.load(source)
     assert trace.events["name"].to_list() == ["first", "second"]
     assert trace.traces["run"].to_list() == ["day.acme"]
+
+
+def test_a_reader_reads_a_member_of_an_archive(offer: Offer, source: Path) -> None:
+    offer("acme", {"profframe.readers": {"acme": "acme_reader"}}, acme_reader=READER)
+    archive = source.with_name("day.zip")
+    with zipfile.ZipFile(archive, "w") as file:
+        file.write(source, source.name)
+    assert profframe.load(archive).events["name"].to_list() == ["first", "second"]
 
 
 def test_a_folder_lists_files_of_other_readers(offer: Offer, source: Path) -> None:

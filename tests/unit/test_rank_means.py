@@ -114,6 +114,44 @@ def test_headers_name_columns_and_a_number_to_rank_by() -> None:
         assert ranked_by(select) or select.name == "key_averages"
 
 
+@pytest.mark.parametrize(
+    "answer", [s.name for s in selects() if s.rank_keys and not s.choice], ids=str
+)
+def test_each_answer_with_means_is_shown(answer: str, run: Run) -> None:
+    code, out, err = run("answer", answer, JOB, "--top", "3")
+    assert (code, err) == (0, "")
+    assert ("mean of 4 ranks" in out) is (
+        answer != "key_averages" and not out.startswith("no rows")
+    )
+
+
+def test_numbers_about_a_text_are_those_of_its_rank() -> None:
+    rows = pl.DataFrame(
+        {
+            "run": "a",
+            "rank": [0, 1],
+            "name": "k",
+            "total_ns": [10, 30],
+            "top_op": ["mm", "bmm"],
+            "top_op_share": [1.0, 0.6],
+            "line_name": ["a.py(3)", "b.py(5)"],
+            "line_ns": [10, 30],
+            "max_ns": [40, 10],
+            "max_id": [5, 9],
+            "share": [0.2, 0.4],
+        }
+    )
+    [row] = rank_means(rows, KEYS, "total_ns").to_dicts()
+    assert (row["top_op"], row["top_op_share"]) == ("bmm", 0.6)
+    assert (row["line_name"], row["line_ns"], row["max_ns"], row["max_id"]) == (
+        "b.py(5)",
+        30,
+        10,
+        9,
+    )
+    assert row["share"] == pytest.approx(0.3)
+
+
 def table(run: Run, *arguments: str) -> list[str]:
     code, out, err = run(*arguments)
     assert (code, err) == (0, "")
@@ -142,6 +180,23 @@ def test_the_first_rows_are_those_of_all_ranks(run: Run) -> None:
     means = rows.group_by("name", "kind").agg(pl.col("calls").mean())
     most = means.sort(["calls", "name"], descending=[True, False])["name"].head(2).to_list()
     assert [line.split("  ")[0] for line in by_calls[1:3]] == most
+
+
+@pytest.mark.parametrize(("sort", "first"), [("name", "Memcpy DtoH"), ("calls", "cudaLaunch")])
+def test_the_first_screen_sorts_means(run: Run, sort: str, first: str) -> None:
+    lines = iter(table(run, "show", JOB, "--sort", sort))
+    title = next(line for line in lines if line.startswith("Self time"))
+    assert ("mean of 4 ranks" in title, next(lines)[:4]) == (True, "name")
+    assert next(lines).startswith(first)
+    of_each = "\n".join(table(run, "show", JOB, "--sort", "rank"))
+    assert "Self time (top 10 of 248)" in of_each
+
+
+def test_per_rank_of_an_answer_that_has_it_itself(run: Run) -> None:
+    each = table(run, "answer", "kernel_categories", JOB, "--per", "rank")
+    assert (each[0].split()[0], len(each)) == ("rank", 25)
+    code, _, err = run("answer", "step_times", JOB, "--per", "rank")
+    assert (code, "no parameter named 'per'" in err) == (2, True)
 
 
 def test_questions_with_a_row_per_rank_of_their_own_take_it(run: Run) -> None:
