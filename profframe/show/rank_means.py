@@ -30,8 +30,9 @@ def rank_means(rows: pl.DataFrame, of: RankKeys, by: str) -> pl.DataFrame:
     -------
     polars.DataFrame
         Numbers are means of the ranks that have such a row; columns ``min_...`` and ``max_...`` the
-        least and the most of them. Texts are those of the worst rank. ``ranks`` is the number of
-        ranks, unless all have every row; ``worst_...`` and ``worst_rank`` follow the column ``by``.
+        least and the most of them. Texts are those of the worst rank, and so are numbers about a
+        text or an id, such as ``top_op_share``. ``ranks`` is the number of ranks, unless all have
+        every row; ``worst_...`` and ``worst_rank`` follow the column ``by``.
         The rows as they are if no run has several ranks, or if a rank has several rows of a kind.
 
     Examples

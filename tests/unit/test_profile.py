@@ -13,19 +13,10 @@ import pytest
 import profframe
 from profframe.errors import ParameterError
 from tests import needs
+from tests.live_profiles import CYCLES, calls, work
 
 torch = needs.torch()
 pytestmark = pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")
-
-CYCLES = {"wait": 0, "warmup": 1, "active": 1}
-
-
-def work() -> object:
-    return torch.ones(2, 2) @ torch.ones(2, 2)
-
-
-def calls(trace: profframe.Trace, name: str = "aten::mm") -> int:
-    return trace.events.filter(trace.events["name"] == name).height
 
 
 def flags(trace: profframe.Trace) -> list[str]:
