@@ -185,9 +185,8 @@ def _takes_value(verbs: Mapping[str, click.Command]) -> dict[str, bool]:
     return {
         name: not option.is_flag
         for verb in verbs.values()
-        for option in verb.params
-        if isinstance(option, click.Option)
-        for name in option.opts
+        for option in _options(verb)
+        for name in (*option.opts, *option.secondary_opts)
     }
 
 
@@ -359,8 +358,9 @@ def _option(line: _Line) -> tuple[_Line, str] | None:
     command = line.verbs.get(line.verb)
     if command is None:
         return None
-    options = {name: o for o in command.params if isinstance(o, click.Option) for name in o.opts}
-    taken = {*options, *renamed.options(line.verb), "--help", "-h"}
+    options = {name: o for o in _options(command) for name in o.opts}
+    negations = {name for o in _options(command) for name in o.secondary_opts}
+    taken = {*options, *negations, *renamed.options(line.verb), "--help", "-h"}
     for place, item in enumerate(line.items):
         name, equals, value = item[0].partition("=")
         if not _is_option(item[0]) or name in taken:
@@ -374,6 +374,10 @@ def _option(line: _Line) -> tuple[_Line, str] | None:
         what = f"{name} is a parameter" if is_parameter else f"no option named {name}"
         return replace(line, items=items), what
     return None
+
+
+def _options(command: click.Command) -> list[click.Option]:
+    return [option for option in command.params if isinstance(option, click.Option)]
 
 
 def _meant_option(

@@ -76,6 +76,8 @@ LINES: Final = {
     # names of answers, parameters, choices, columns
     "answer gap T": "answer gaps T",
     "answer gap": "answer gaps",
+    "answer gap T --no-cache": "answer gaps T --no-cache",
+    "answer gaps --no-cache T --tpo 5": "answer gaps --no-cache T --top 5",
     "answer self_time T --columns calls": "answer self_times T --columns calls",
     "answer gaps T -p tpo=5": "answer gaps T -p top=5",
     "answer gaps T -p per=strem": "answer gaps T -p per=stream",
