@@ -75,14 +75,18 @@ def _rankings(
     yield from _phases(opening)
     yield from _device_rankings(trace, opening, top)
     yield from _rank_rankings(trace)
-    keys = None if sort == "rank" else RankKeys(("name", "kind"))
+    keys = (
+        None if sort == "rank" else RankKeys(("name", "kind"), wholes=(("self_share", "self_ns"),))
+    )
     order = "" if sort == "self_ns" else sort
     yield Ranking("Self time", opening.self_times, keys, "self_ns", order)
     if opening.breakdown.height:
         kernels = trace.kernels(per="name" if output.full_names else "short_name")
         rows = compact_tables.kernels(kernels)
         title = "Kernels" if output.full_names else "Kernels by short name"
-        yield Ranking(title, rows, RankKeys(("name",), ("category",)), "total_ns")
+        wholes = (("kernels_share", "total_ns"),)
+        keys = RankKeys(("name",), ("category",), wholes=wholes)
+        yield Ranking(title, rows, keys, "total_ns")
 
 
 def _phases(opening: TraceHeader) -> Iterator[Ranking]:
@@ -108,19 +112,19 @@ def _device_rankings(trace: Trace, opening: TraceHeader, top: int) -> Iterator[R
     yield Ranking(
         "Time of the devices by category",
         compact_tables.categories(opening.categories),
-        RankKeys(("category", "class")),
+        RankKeys(("category", "class"), wholes=(("share", "total_ns"),)),
         "total_ns",
     )
     yield Ranking(
         f"Idle time of the devices, {compact_tables.WHOLE}",
         compact_tables.causes(opening.idle),
-        RankKeys(("cause",), ("device",)),
+        RankKeys(("cause",), ("device",), wholes=(("idle_share", "idle_ns"),)),
         "idle_ns",
     )
     yield Ranking(
         "Idle time by line of your code",
         compact_tables.owners(trace.idle(by="line", per="device")),
-        RankKeys(("line",), ("device",)),
+        RankKeys(("line",), ("device",), wholes=(("share", "idle_ns"),)),
         "idle_ns",
     )
     limit = min(top, _MAX_GAPS)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, get_args
@@ -45,6 +45,7 @@ _RECORDED: Final = "recorded:"
 _WHEN_EMPTY: Final = "no rows:"
 _DIVIDES: Final = "divides by:"
 _OVER_RANKS: Final = "over ranks:"
+_OVER: Final = re.compile(r"\b(\w+) over\b")
 _SHARED: Final = re.compile(r"In a bare shell read from `sql/lib` first: ([\w, ]+)\.")
 
 
@@ -146,12 +147,16 @@ class Division:
 class RankKeys:
     """What rows of different ranks have in common if they are about one thing.
 
-    In a header ``over ranks: name, kind; device``: the name and the kind, and the device if a rank
-    has several rows of a name and kind.
+    In a header ``over ranks: name, kind; device; span_ns``: the name and the kind, and the device
+    if a rank has several rows of a name and kind; its span is there in a rank without the row, too.
     """
 
     keys: tuple[str, ...]
     finer: tuple[str, ...] = ()
+    of_rank: tuple[str, ...] = ()
+    """Numbers about the rank, not about what the row is of."""
+    wholes: tuple[tuple[str, str], ...] = ()
+    """Shares and rates, each with what is divided: in a header by ``total_ns over ...``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,8 +286,8 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
         division = _division(name, number, line.removeprefix(_DIVIDES).strip())
     rank_keys = None
     if fields and fields[0][1].startswith(_OVER_RANKS):
-        keys, _, finer = fields.pop(0)[1].removeprefix(_OVER_RANKS).partition(";")
-        rank_keys = RankKeys((*re.findall(r"\w+", keys),), (*re.findall(r"\w+", finer),))
+        parts = fields.pop(0)[1].removeprefix(_OVER_RANKS).split(";")
+        rank_keys = RankKeys(*((*re.findall(r"\w+", part),) for part in parts))
     parameters = tuple(
         _parameter(name, number, line) for number, line in fields if line.startswith("parameter ")
     )
@@ -291,6 +296,8 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
     )
     if has_columns and not columns:
         raise AnswerError(f"{name}.sql: the header declares no output column")
+    if rank_keys:
+        rank_keys = replace(rank_keys, wholes=_wholes(columns))
     return Answer(
         name=name,
         sql=sql,
@@ -329,6 +336,14 @@ def _division(file: str, number: int, text: str) -> Division:
             f"found {text!r}"
         )
     return Division(_unit(first), (*coarser,), instead.strip())
+
+
+def _wholes(columns: Sequence[AnswerColumn]) -> tuple[tuple[str, str], ...]:
+    """Shares and rates, each with the amount that it divides, by their meanings."""
+    names = {column.name for column in columns}
+    ratios = [c for c in columns if c.unit and (c.unit == "0..1" or c.unit.endswith("/s"))]
+    amounts = ((column.name, _OVER.search(column.doc)) for column in ratios)
+    return tuple((name, over[1]) for name, over in amounts if over and over[1] in names)
 
 
 def _unit(word: str) -> Unit:

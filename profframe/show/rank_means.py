@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import chain, combinations
 from typing import TYPE_CHECKING, Final
 
 from profframe.query.header import RankKeys
@@ -12,6 +14,11 @@ if TYPE_CHECKING:
     import polars as pl
 
 _TOTAL: Final = "_total"
+_MEMBERS: Final = "_members"
+_WHOLE: Final = "_whole"
+_ALIKE: Final = 1 + 1e-6
+_COUNTS: Final = ("calls", "kernels", "gaps")
+_STATISTIC: Final = re.compile(r"(mean|p\d+|std|min|max)_")
 
 
 def rank_means(rows: pl.DataFrame, of: RankKeys, by: str) -> pl.DataFrame:
@@ -29,10 +36,12 @@ def rank_means(rows: pl.DataFrame, of: RankKeys, by: str) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        Numbers are means of the ranks that have such a row; columns ``min_...`` and ``max_...`` the
-        least and the most of them. Texts are those of the worst rank, and so are numbers about a
-        text or an id, such as ``top_op_share``. ``ranks`` is the number of ranks, unless all have
-        every row; ``worst_...`` and ``worst_rank`` follow the column ``by``.
+        Amounts are means of all ranks with rows, and a rank that lacks this one has nothing of it;
+        ``ranks`` is the number of those that have it, unless all have every row. Shares and rates
+        are amounts of all ranks over what they divide by, means of calls count the calls, and other
+        statistics are means of the ranks with the row: of ``min_...`` and ``max_...`` the least and
+        the most. Texts are those of the worst rank, and so are numbers about a text or an id, such
+        as ``top_op_share``. ``worst_...`` and ``worst_rank`` follow the column ``by``.
         The rows as they are if no run has several ranks, or if a rank has several rows of a kind.
 
     Examples
@@ -44,31 +53,34 @@ def rank_means(rows: pl.DataFrame, of: RankKeys, by: str) -> pl.DataFrame:
     """
     import polars as pl
 
-    members = rows.group_by("run").agg(pl.col("rank").n_unique())
-    keys = _keys(rows, of)
-    if keys is None or not (members["rank"] > 1).any():
+    members = pl.col("rank").n_unique().over("run").alias(_MEMBERS)
+    keys, numbered = _keys(rows, of), rows.with_columns(members)
+    if keys is None or not (numbered[_MEMBERS] > 1).any():
         return rows
     others = [name for name in rows.columns if name not in {"run", "rank", *keys}]
     has_value = pl.col(by).is_not_null()
     means = (
-        rows.sort(by, descending=True, nulls_last=True, maintain_order=True)
+        numbered.sort(by, descending=True, nulls_last=True, maintain_order=True)
         .group_by("run", *keys, maintain_order=True)
         .agg(
             pl.len().alias("ranks"),
+            pl.col(_MEMBERS).first(),
             pl.col(by).sum().alias(_TOTAL),
             pl.when(has_value.any()).then(pl.col("rank").first()).alias("worst_rank"),
             pl.col(by).first().alias(worst(by)),
-            *(_together(rows, name) for name in others),
+            *(_together(rows, name, of) for name in others),
         )
         .sort(_TOTAL, descending=True, nulls_last=True, maintain_order=True)
     )
-    full = means.join(members.rename({"rank": _TOTAL}), on="run", suffix="_of_run")
-    is_everywhere = bool((full["ranks"] == full[f"{_TOTAL}_of_run"]).all())
+    for ratio, amount in of.wholes:
+        if {ratio, amount} <= {*others}:
+            means = _with_ratio(means, rows, keys, ratio, amount)
+    is_everywhere = bool((means["ranks"] == means[_MEMBERS]).all())
     names: list[str] = []
     for name in rows.columns:
         if name == "rank":
             names += [] if is_everywhere else ["ranks"]
-        else:
+        elif name not in NUMBERS_AS_NAMES or means[name].null_count() < means.height:
             names += [name, worst(by), "worst_rank"] if name == by else [name]
     return means.select(names).with_columns(_whole(means, name) for name in names)
 
@@ -99,28 +111,97 @@ def note(rows: pl.DataFrame) -> str:
 
 
 def _keys(rows: pl.DataFrame, of: RankKeys) -> list[str] | None:
-    """Columns in which the rows of a rank differ; None if there are none."""
-    coarse = [name for name in of.keys if name in rows.columns]
-    for names in (coarse, [*coarse, *(name for name in of.finer if name in rows.columns)]):
+    """As few columns as the rows of a rank differ in; None if there are none.
+
+    Ranks with a device each have devices of different numbers, which is not what differs.
+    """
+    coarse, finer = ([n for n in names if n in rows.columns] for names in (of.keys, of.finer))
+    numbers = range(len(finer) + 1)
+    choices = chain.from_iterable(combinations(reversed(finer), number) for number in numbers)
+    for chosen in choices:
+        names = [*coarse, *(name for name in finer if name in chosen)]
         if not rows.select("run", "rank", *names).is_duplicated().any():
             return names
     return None
 
 
-def _together(rows: pl.DataFrame, name: str) -> pl.Expr:
+def _together(rows: pl.DataFrame, name: str, of: RankKeys) -> pl.Expr:
     """One value for the values of the ranks, the worst one's first."""
     import polars as pl
 
     column = pl.col(name)
     if name in NUMBERS_AS_NAMES:
         return pl.when(column.n_unique() == 1).then(column.first()).alias(name)
-    if not rows.schema[name].is_numeric() or name.endswith("_id") or name in MOMENTS:
+    is_name = not rows.schema[name].is_numeric() or name.endswith("_id") or name in MOMENTS
+    if is_name or (name not in dict(of.wholes) and _is_of_text(rows, name)):
         return column.first()
-    if _is_of_text(rows, name):
-        return column.first()
+    if name in of.of_rank or rows.schema[name].is_float() or _STATISTIC.match(name):
+        return _statistic(rows, name)
+    # A rank that lacks the row has nothing of it; one whose value is not known does not count.
+    ranks = pl.col(_MEMBERS).first() - column.null_count()
+    return pl.when(column.count() > 0).then(column.sum() / ranks).alias(name)
+
+
+def _statistic(rows: pl.DataFrame, name: str) -> pl.Expr:
+    """One value for statistics of the ranks that have the row."""
+    import polars as pl
+
+    column = pl.col(name)
     if name.startswith("min_"):
         return column.min()
-    return column.max() if name.startswith("max_") else column.mean()
+    if name.startswith("max_"):
+        return column.max()
+    count = next((other for other in _COUNTS if other in rows.columns), None)
+    if count is None or not name.startswith("mean_"):
+        return column.mean()
+    calls = pl.when(column.is_not_null()).then(count)
+    return ((column * calls).sum() / calls.sum()).fill_nan(None).alias(name)
+
+
+def _with_ratio(
+    means: pl.DataFrame, rows: pl.DataFrame, keys: list[str], ratio: str, amount: str
+) -> pl.DataFrame:
+    """Means with a ratio of all ranks: the sum of an amount over that of what it is divided by.
+
+    A share is of a whole that a rank has, too, if it lacks the row; a rate is not.
+    """
+    import polars as pl
+
+    group = ["run", *keys]
+    parts = rows.filter(pl.col(ratio).is_not_null()).with_columns(
+        pl.when(pl.col(ratio) != 0).then(pl.col(amount) / pl.col(ratio)).alias(_WHOLE)
+    )
+    unit = unit_by_name(ratio)
+    wholes = _wholes(rows, parts, keys, amount) if unit and unit.is_share else parts
+    total = parts.group_by(group).agg(pl.col(amount).sum().alias(ratio))
+    whole = wholes.group_by(group).agg(pl.col(_WHOLE).sum())
+    value = total.join(whole, on=group, nulls_equal=True).select(
+        *group, pl.when(pl.col(_WHOLE) > 0).then(pl.col(ratio) / pl.col(_WHOLE)).alias(ratio)
+    )
+    without = means.drop(ratio)
+    joined = without.join(value, on=group, how="left", nulls_equal=True, maintain_order="left")
+    return joined.select(means.columns)
+
+
+def _wholes(rows: pl.DataFrame, parts: pl.DataFrame, keys: list[str], amount: str) -> pl.DataFrame:
+    """What shares are of in each rank of the run: by the keys behind the first, or in the rank."""
+    import polars as pl
+
+    group, rest = ["run", *keys], ["run", "rank", *keys[1:]]
+    most, least = pl.col(_WHOLE).max(), pl.col(_WHOLE).min()
+    of_rank = parts.group_by("run", "rank").agg(
+        most.alias(_TOTAL), (most <= least * _ALIKE).alias("is_of_rank")
+    )
+    is_of_rank = bool(of_rank["is_of_rank"].all())
+    unknown = rows.filter(pl.col(amount).is_null()).select(*group, "rank")
+    return (
+        rows.select(group)
+        .unique()
+        .join(of_rank, on="run")
+        .join(unknown, on=[*group, "rank"], how="anti", nulls_equal=True)
+        .join(parts.group_by(rest).agg(most), on=rest, how="left", nulls_equal=True)
+        .with_columns(pl.coalesce(_WHOLE, _TOTAL) if is_of_rank else _WHOLE)
+    )
 
 
 def _is_of_text(rows: pl.DataFrame, name: str) -> bool:

@@ -16,7 +16,7 @@
 -- recorded: device_work
 -- no rows: there is no gap between two pieces of work of a stream
 -- divides by: rank
--- over ranks: cause; device, stream
+-- over ranks: cause; device, stream; busy_ns, span_ns
 -- parameter per            VARCHAR(stream|device) = stream  gaps of each stream, or of each device as a whole
 -- parameter kernel_wait_ns BIGINT = 30000  gaps of at least this, in ns, are not kernel_wait
 -- parameter by  VARCHAR(cause|line|module|op|annotation|frame|call) = cause  what each row is; others: what the host was in

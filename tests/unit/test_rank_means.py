@@ -68,7 +68,8 @@ def test_means_of_a_plain_loop(rows: list[dict[str, Any]]) -> None:
         totals = [one["total_ns"] for one in group if one["total_ns"] is not None]
         sums.append(sum(totals))
         assert row.get("ranks", len(group)) == len(group)
-        assert row["calls"] == pytest.approx(mean([one["calls"] for one in group]))
+        number = len(ranks[row["run"]])
+        assert row["calls"] == pytest.approx(sum(one["calls"] for one in group) / number)
         assert row["share"] == pytest.approx(mean([one["share"] for one in group]))
         for name, of in (("min_ns", min), ("max_ns", max)):
             values = [one[name] for one in group if one[name] is not None]
@@ -76,11 +77,124 @@ def test_means_of_a_plain_loop(rows: list[dict[str, Any]]) -> None:
         if not totals:
             assert row["total_ns"] is row[worst("total_ns")] is row["worst_rank"] is None
             continue
-        assert abs(row["total_ns"] - sum(totals) / len(totals)) <= 0.5
+        known = number - sum(one["total_ns"] is None for one in group)
+        assert abs(row["total_ns"] - sum(totals) / known) <= 0.5
         assert row[worst("total_ns")] == max(totals)
         [of_worst] = [one for one in group if one["rank"] == row["worst_rank"]]
         assert (of_worst["total_ns"], of_worst["op"]) == (max(totals), row["op"])
     assert sums == sorted(sums, reverse=True)
+
+
+WHOLES: Final = RankKeys(("name",), wholes=(("share", "total_ns"),))
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 3),
+        st.dictionaries(st.sampled_from("xyz"), st.integers(1, 2**40), min_size=1),
+        min_size=2,
+    )
+)
+def test_shares_are_of_all_ranks(totals: dict[int, dict[str, int]]) -> None:
+    rows = [
+        {
+            "run": "a",
+            "rank": rank,
+            "name": name,
+            "total_ns": total,
+            "share": total / sum(of.values()),
+        }
+        for rank, of in totals.items()
+        for name, total in of.items()
+    ]
+    whole = sum(sum(of.values()) for of in totals.values())
+    means = rank_means(pl.DataFrame(rows), WHOLES, "total_ns")
+    assert {row["name"]: row["share"] for row in means.iter_rows(named=True)} == {
+        name: pytest.approx(sum(of.get(name, 0) for of in totals.values()) / whole)
+        for name in set().union(*totals.values())
+    }
+
+
+def test_a_rank_that_lacks_a_row_has_nothing_of_it() -> None:
+    rows = pl.DataFrame(
+        [
+            {"run": "a", "rank": 0, "name": "x", "calls": 6, "total_ns": 60, "share": 0.6},
+            {"run": "a", "rank": 0, "name": "y", "calls": 1, "total_ns": 40, "share": 0.4},
+            {"run": "a", "rank": 1, "name": "y", "calls": 3, "total_ns": 300, "share": 1.0},
+        ]
+    )
+    means = rank_means(rows.with_columns(mean_ns=pl.col("total_ns") // "calls"), WHOLES, "total_ns")
+    columns = ("name", "ranks", "calls", "total_ns", "share", "mean_ns", "worst_total_ns")
+    assert means.select(columns).rows() == [
+        ("y", 2, 2, 170, 0.85, 85, 300),
+        ("x", 1, 3, 30, 0.15, 10, 60),
+    ]
+
+
+def test_rates_are_of_ranks_that_have_one_and_spans_of_those_with_the_row() -> None:
+    keys = RankKeys(("name",), (), ("span_ns",), (("bytes_per_s", "bytes"),))
+    rows = pl.DataFrame(
+        [
+            {"run": "a", "rank": 0, "name": "x", "bytes": 10, "bytes_per_s": 5.0, "span_ns": 100},
+            {"run": "a", "rank": 1, "name": "x", "bytes": 10, "bytes_per_s": 1.0, "span_ns": 300},
+            {"run": "a", "rank": 2, "name": "x", "bytes": 10, "bytes_per_s": None, "span_ns": 500},
+            {"run": "a", "rank": 3, "name": "y", "bytes": 0, "bytes_per_s": None, "span_ns": 700},
+        ]
+    )
+    means = rank_means(rows, keys, "bytes")
+    assert means.select("name", "bytes", "bytes_per_s", "span_ns").rows() == [
+        ("x", 8, pytest.approx(20 / 12), 300),
+        ("y", 0, None, 700),
+    ]
+
+
+def test_shares_of_a_class_are_of_that_class() -> None:
+    keys = RankKeys(("name", "class"), wholes=(("class_share", "total_ns"),))
+    rows = pl.DataFrame(
+        [
+            {
+                "run": "a",
+                "rank": 0,
+                "name": "x",
+                "class": "copy",
+                "total_ns": 10,
+                "class_share": 1.0,
+            },
+            {
+                "run": "a",
+                "rank": 0,
+                "name": "y",
+                "class": "compute",
+                "total_ns": 5,
+                "class_share": 1,
+            },
+            {
+                "run": "a",
+                "rank": 1,
+                "name": "z",
+                "class": "copy",
+                "total_ns": 30,
+                "class_share": 1.0,
+            },
+        ]
+    )
+    means = rank_means(rows, keys, "total_ns")
+    assert dict(means.select("name", "class_share").rows()) == {"x": 0.25, "y": 1, "z": 0.75}
+
+
+def test_a_device_for_each_rank_is_not_what_rows_differ_in() -> None:
+    rows = pl.DataFrame(
+        {
+            "run": "a",
+            "rank": [0, 0, 1, 1],
+            "name": "mm",
+            "device": [0, 0, 1, 1],
+            "stream": [7, 8, 7, 8],
+            "total_ns": [1, 10, 3, 30],
+        }
+    )
+    means = rank_means(rows, RankKeys(("name",), ("device", "stream")), "total_ns")
+    assert means.rows() == [("a", "mm", 8, 20, 30, 1), ("a", "mm", 7, 2, 3, 1)]
 
 
 def test_rows_of_a_rank_that_differ_by_device_stay_apart() -> None:
