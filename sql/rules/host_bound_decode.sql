@@ -27,6 +27,12 @@ owners AS (
         GROUP BY gaps.run, gaps.rank, owner.sort, owner.label
     )
     GROUP BY run, rank
+),
+calls AS (
+    SELECT run, rank, arg_max(name, {'dur_ns': dur_ns, 'event_id': -event_id}) AS name, max(dur_ns) AS dur_ns
+    FROM events
+    WHERE inference_phase IN ('decode', 'verify', 'draft') AND is_call(kind)
+    GROUP BY run, rank
 )
 SELECT
     bound.run,
@@ -37,6 +43,11 @@ SELECT
     || CASE
         WHEN sum(graphs) > 2 * count(*)
             THEN ', with ' || format('{:,}', round(avg(graphs))::BIGINT) || ' graph launches in each'
+        ELSE ''
+    END
+    || CASE
+        WHEN 2 * any_value(calls.dur_ns) > sum(idle_ns)
+            THEN '; one call of ' || shown(any_value(calls.name)) || ' takes ' || duration_text(any_value(calls.dur_ns))
         ELSE ''
     END AS finding,
     strongest(event_id, idle_ns) AS evidence_events,
@@ -51,5 +62,6 @@ SELECT
     shown(any_value(owners.label)) AS "where"
 FROM bound
 LEFT JOIN owners ON bound.run = owners.run AND bound.rank = owners.rank
+LEFT JOIN calls ON bound.run = calls.run AND bound.rank = calls.rank
 GROUP BY bound.run, bound.rank, steps, window_ns
 HAVING claimed_ns >= 0.1 * least_ns
