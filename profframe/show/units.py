@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -40,6 +41,10 @@ _HOME: Final = re.compile(
 """Home directories of Linux, macOS and Windows; in JSON each backslash is doubled, or more."""
 _LINE: Final = re.compile(r"\(\d+\)(?:: \S+)?\Z")
 """Number of a line and its function, after the name of a file."""
+_LEAST_TO_TELL: Final = 12
+"""From this width on a text has room for its beginning and for what tells it from others."""
+_ROUNDS: Final = 4
+"""How often texts that are still written alike are cut elsewhere."""
 _LONGEST_PLACE: Final = 200
 """Characters at the end of a text in which a place in a file is looked for."""
 _FILE_LINE: Final = re.compile(r"[^/\\]+\(\d+\)(?:: \S+)?\Z")
@@ -298,6 +303,46 @@ def middle(text: str, most: int) -> str:
             end = len(line[0])
             break
     return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+
+
+def middles(texts: Iterable[str], most: int) -> dict[str, str]:
+    """Texts of at most this many characters, by the whole ones: unlike texts stay unlike.
+
+    Those that `middle` makes alike are cut around the first place in which they differ.
+
+    Examples
+    --------
+    >>> middles(["gemm_f32_tile_32_stage_3_cublas", "gemm_f32_tile_64_stage_3_cublas"], 20).values()
+    dict_values(['gemm_f…e_32_stage_3…', 'gemm_f…e_64_stage_3…'])
+    """
+    short = {text: middle(text, most) for text in texts}
+    for _ in range(_ROUNDS if most >= _LEAST_TO_TELL else 0):
+        for group in _alike(short):
+            place = _first_difference(min(group), max(group))
+            short.update((text, _around(text, place, most)) for text in group)
+    return short
+
+
+def _alike(short: Mapping[str, str]) -> list[list[str]]:
+    """Unlike texts that are written alike."""
+    groups = defaultdict[str, list[str]](list)
+    for text, written in short.items():
+        groups[written].append(text)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _first_difference(first: str, last: str) -> int:
+    """Where the first and the last of sorted texts differ, which is where any of them do."""
+    pairs = enumerate(zip(first, last, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), len(first))
+
+
+def _around(text: str, place: int, most: int) -> str:
+    """A text with its beginning, and what is around a place further on."""
+    head = text[: min(most // 3, place)]
+    rest = text[max(len(head), place - 2) :]
+    room = most - len(head) - 1
+    return f"{head}…{rest if len(rest) <= room else rest[: room - 1] + '…'}"
 
 
 def _thousands(number: float) -> str:
