@@ -33,8 +33,8 @@ _SHARED: Final = {"sort": "Text", "top": "int", "columns": "Text"}
 _HEAD: Final = '''\
 """A function for each answer of ``sql/answers``, bound to `Trace` by its name.
 
-Made by ``python scripts/questions.py`` out of the headers; do not edit. `docs/answers.md` has what
-each column is.
+Made by ``python scripts/questions.py`` out of the headers; do not edit. ``profframe answer NAME``
+says what each column is.
 """
 
 from collections.abc import Sequence

@@ -81,14 +81,32 @@ def test_set_up_commands_of_the_readme_are_what_ci_calls() -> None:
     assert all(f"\nbash {script}" in calls for script in shown)
 
 
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "examples/*.md", "sql/*.md")
+    for path in ROOT.glob(pattern)
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
 @pytest.mark.parametrize(
     "page",
-    sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")),
-    ids=lambda page: page.name,
+    [page for page in PAGES if page.name != "README.md" or page.parent != ROOT],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
-def test_links_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+def test_the_first_line_says_who_a_page_is_for(page: Path) -> None:
+    """Below the title: one sentence that begins with For, and does not fill the screen."""
+    text = re.sub(r"\A<!--.*?-->\n", "", page.read_text())
+    title, line, *_ = text.split("\n\n")
+    assert re.fullmatch(r"# .+", title)
+    assert re.fullmatch(r"For .+[^.]\.", line, re.DOTALL)
+    assert not re.search(r"\.\s", line)
+    assert len(line) <= 160
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from scripts.pages.__main__ import DOCS
+from scripts.pages.__main__ import ROOT
 from scripts.pages.questions import WIDTH, agreed, asked, head, questions, section
 from tests import needs
 
 needs.module("IPython")
 
-PAGE = (DOCS / "questions.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
 SECTIONS = re.split(r"^(?=### )", re.sub(r"(?m)^## .*\n\n", "", PAGE), flags=re.MULTILINE)
 
 

@@ -21,19 +21,23 @@ from markdown_it import MarkdownIt
 import profframe
 from profframe import cli, schema
 from profframe.cli.verbs import verbs
+from profframe.query import macros
 from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer, AnswerColumn, Parameter
 from profframe.show.units import visible
 from profframe.trace.plots import Plots
+from scripts.pages.answers import REST, grouped
 from scripts.site import answer_pages, checking, markup, staging, tutorials
+from scripts.site import macros as macro_pages
 from tests import hostile, needs
 
 ROOT = Path(__file__).parent.parent
 ANSWERS = catalogue()
+HOMES = staging.homes()
 HAND_WRITTEN = sorted(
     path
-    for path in staging.homes()
-    if path not in ("CHANGELOG.md", "docs/macros.md", "docs/rules.md", "docs/tables.md")
+    for path in HOMES
+    if path not in ("CHANGELOG.md", "docs/rules.md", "docs/tables.md", "sql/README.md")
 )
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 NOTEBOOKS = ("IPython", "altair", "jupytext", "vl_convert")
@@ -118,13 +122,29 @@ class TestPagesOfAnswers:
         lines = [answer.sentence, answer.grain, *answer.notes]
         shown = Shown("\n\n".join(map(markup.prose, lines)))
         assert shown.tags <= {"p", "code"}
-        index = answer_pages.index([answer], "# Answers").partition("```{toctree}")[0]
-        assert "<script" not in MARKDOWN.render(index)
+        page = "\n".join(answer_pages.reference(answer))
+        assert "<script" not in MARKDOWN.render(page)
 
     def test_every_answer_is_listed_once_under_a_heading(self) -> None:
         names = [answer.name for answer in ANSWERS]
-        groups = answer_pages.grouped(names)
+        groups = grouped(names)
         assert sorted(name for group in groups.values() for name in group) == names
+        assert REST not in groups
+        listed = (ROOT / "sql" / "README.md").read_text(encoding="utf-8")
+        index = answer_pages.index(staging.linked(listed, "sql/README.md", HOMES), names)
+        assert all(f"[`{name}`](answers/{name}.md)" in index for name in names)
+        tree = index.partition("```{toctree}")[2].splitlines()
+        assert sorted(line for line in tree if "/" in line) == [f"answers/{n}" for n in names]
+
+    @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.name)
+    def test_links_of_a_page_lead_somewhere(self, answer: Answer) -> None:
+        tables = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+        links = re.findall(r"\]\((.*?)\)", "\n".join(answer_pages.reference(answer)))
+        assert links
+        for link in links:
+            page, _, place = link.removeprefix("../").partition("#")
+            assert page in HOMES.values(), link
+            assert not place or f"\n## {place}\n" in tables, link
 
     def test_a_page_has_all_that_the_header_says(self, example: Path) -> None:
         trace = profframe.load(example)
@@ -140,6 +160,24 @@ class TestPagesOfAnswers:
         assert ".read sql/lib/memory.sql" in page
         assert "(the first 5 of 20 rows)" in page
         assert page.rstrip().endswith("```")
+
+    def test_a_page_says_when_there_are_no_rows_and_what_divides(self) -> None:
+        """Typed from the headers by hand."""
+        queue = "\n".join(answer_pages.reference(find("queue_depth")))
+        assert queue.startswith(
+            "# queue\\_depth\n\nFor people who want to know: **how much work was waiting for"
+        )
+        ending = "has no device work whose launch is known. [Divides](../dividing.md) by rank.\n"
+        assert queue.count(ending) == 2, "of the answer, and of its form"
+        assert "\nNeeds the tables [`events`](../tables.md#events).\n" in queue
+        assert "| `points` | BIGINT | `0` | maximum rows per stream\\, from 2\\; 0 for" in queue
+        assert "## With per\\=stream\n\nHow full the queue of each stream was" in queue
+        assert "| `mean_depth` | DOUBLE |  | mean depth over the span |" in queue
+        overview = "\n".join(answer_pages.reference(find("overview")))
+        assert "\nNo rows if there are no traces. [Divides](../dividing.md) by rank.\n" in overview
+        advice = "\n".join(answer_pages.reference(find("advice")))
+        assert "Its parameters are the thresholds of the [rules](../rules.md)." in advice
+        assert "## Parameters" not in advice
 
     @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.name)
     def test_calls_can_be_made(self, answer: Answer) -> None:
@@ -184,6 +222,34 @@ class TestPagesOfAnswers:
                 tmp_path / f"{answer.name}.csv", infer_schema=False, raise_if_empty=False
             )
             assert rows.columns in ([column.name for column in answer.columns], []), answer.name
+
+
+class TestPageOfMacros:
+    PAGE = macro_pages.page()
+
+    def test_it_has_every_macro_once(self) -> None:
+        names = re.findall(r"^### (.*)$", self.PAGE, re.MULTILINE)
+        assert sorted(names) == sorted(macros.names())
+
+    def test_a_macro_has_what_its_comment_says(self) -> None:
+        """Typed from the comment by hand."""
+        text = self.PAGE.partition("### short_name\n\n")[2].partition("\n### ")[0]
+        assert text.startswith("For a kernel its function, without return type, template arguments")
+        assert text.endswith(
+            "| parameter | type | what it is |\n"
+            "|---|---|---|\n"
+            "| `kind` | VARCHAR | kind of a slice |\n"
+            "| `name` | VARCHAR | its name |\n\n"
+            "Returns VARCHAR: the short name.\n\n"
+            "```sql\nSELECT short_name('kernel', 'void mm<float>(int)')\n```\n"
+        )
+
+
+def test_the_repository_has_no_page_that_the_site_makes() -> None:
+    made = {*staging.MADE.values(), "macros.md"} - {*HOMES.values()}
+    assert made == {"macros.md", "tutorials.md"}
+    kept = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert not kept & (made | {"answers.md"})
 
 
 def with_a_row_of_each(trace: profframe.Trace) -> profframe.Trace:
@@ -253,7 +319,8 @@ class TestTutorials:
         (tutorial,) = tutorials.tutorials(tmp_path)
         with tutorials.shell(tmp_path / "ipython") as shell:
             page = tutorials.page(tutorial, tmp_path / "pictures", shell)
-        assert page.startswith("# A title\n\n*This page is `examples/made.py`, run.*\n\nText with")
+        first = "For people who learn from code: `examples/made.py`, with what it gives."
+        assert page.startswith(f"# A title\n\n{first}\n\nText with")
         assert "```text\nsaid\n```" in page
         assert "&lt;/div&gt;&lt;b&gt;" in page
         assert page.rstrip().endswith("```python\nsilent = 1\n```")
@@ -280,6 +347,20 @@ class TestLinks:
         assert staging.linked(text, "docs/a/b.md", pages) == (
             "[c](../c.md) [d](../d.md#x) [e](#e) f [g](https://g/)"
         )
+
+    @pytest.mark.parametrize(
+        ("target", "page"),
+        [
+            ("../../sql/answers/idle.sql", "../answers/idle.md"),
+            ("../../sql/answers/idle.owner.sql", "../answers/idle.md"),
+            ("../../sql/answers", "../answers.md"),
+            ("../../sql/lib/busy.sql", "../macros.md"),
+            ("../../sql/rules/straggler.sql", "../rules.md"),
+        ],
+    )
+    def test_files_of_sql_have_pages(self, target: str, page: str) -> None:
+        pages = {"docs/a/b.md": "a/b.md"}
+        assert staging.linked(f"[x]({target})", "docs/a/b.md", pages) == f"[x]({page})"
 
     def test_code_is_left_alone(self) -> None:
         text = "```md\n[a](b.md)\n```\n[a](b.md)\n"
@@ -389,7 +470,7 @@ def test_names_on_pages_about_other_tools_are_ours(page: str) -> None:
 def test_columns_beside_an_answer_are_its_own(page: str) -> None:
     """In a table, what stands in code behind a link to an answer and is a word is a column."""
     for line in (ROOT / page).read_text().splitlines():
-        named = re.findall(r"answers\.md#(\w+)", line)
+        named = re.findall(r"sql/answers/(\w+)\.sql", line)
         cells = re.split(r"(?<!\\)\|", line)
         if named and len(cells) == 5:
             selects = [select for name in named for select in find(name).selects]
@@ -400,4 +481,4 @@ def test_columns_beside_an_answer_are_its_own(page: str) -> None:
 
 
 def test_an_answer_of_ones_own_needs_no_place_in_the_list() -> None:
-    assert answer_pages.grouped(["mine"]) == {answer_pages.REST: ["mine"]}
+    assert grouped(["mine"]) == {REST: ["mine"]}

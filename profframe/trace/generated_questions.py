@@ -1,7 +1,7 @@
 """A function for each answer of ``sql/answers``, bound to `Trace` by its name.
 
-Made by ``python scripts/questions.py`` out of the headers; do not edit. `docs/answers.md` has what
-each column is.
+Made by ``python scripts/questions.py`` out of the headers; do not edit. ``profframe answer NAME``
+says what each column is.
 """
 
 from collections.abc import Sequence

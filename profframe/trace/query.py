@@ -274,7 +274,8 @@ def advice(self: BaseTrace, rules: Paths = (), **parameters: Any) -> pl.DataFram
     Returns
     -------
     polars.DataFrame
-        One row per finding, the most severe first; `docs/answers.md` has its columns.
+        One row per finding, the most severe first; ``profframe answer advice`` lists its
+        columns.
 
     Raises
     ------
@@ -323,7 +324,8 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
     Returns
     -------
     polars.DataFrame
-        One row per key, in order of first occurrence; `docs/answers.md` has its columns.
+        One row per key, in order of first occurrence; ``profframe answer key_averages`` lists its
+        columns.
 
     Raises
     ------
@@ -369,8 +371,8 @@ def total_average(
     Returns
     -------
     polars.DataFrame
-        One row per run and rank; `docs/answers.md` has its columns (`key_averages` with
-        ``per=all``).
+        One row per run and rank; ``profframe answer key_averages`` lists its columns, those with
+        ``per=all``.
     """
     return answer(
         self, "key_averages", each=each, on=on, per="all", sort=sort, top=top, columns=columns

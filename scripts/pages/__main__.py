@@ -1,4 +1,4 @@
-"""Pages of ``docs/`` that follow from the code: ``python -m scripts.pages`` writes them anew."""
+"""Pages of the repository that follow from the code: ``python -m scripts.pages`` makes them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from scripts.pages import answers, devices, kernel_categories, macros, questions, rules, tables
+from scripts.pages import answers, devices, kernel_categories, questions, rules, tables
 
-DOCS: Final = Path(__file__).parents[2] / "docs"
+ROOT: Final = Path(__file__).parents[2]
 PAGES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
     {
-        "answers.md": answers.page,
-        "devices.md": devices.page,
-        "kernel_categories.md": kernel_categories.page,
-        "macros.md": macros.page,
-        "questions.md": questions.page,
-        "rules.md": rules.page,
-        "tables.md": tables.page,
+        "docs/devices.md": devices.page,
+        "docs/kernel_categories.md": kernel_categories.page,
+        "docs/questions.md": questions.page,
+        "docs/rules.md": rules.page,
+        "docs/tables.md": tables.page,
+        "sql/README.md": answers.page,
     }
 )
 
 if __name__ == "__main__":
     for name, page in PAGES.items():
-        (DOCS / name).write_text(page(), encoding="utf-8")
+        (ROOT / name).write_text(page(), encoding="utf-8")

@@ -10,74 +10,11 @@ from types import MappingProxyType
 from typing import Final
 
 from profframe.query.header import Answer, Parameter, sql_directory
+from profframe.query.reasons import LACKING
 from profframe.query.rules import ANSWER as ADVICE
 from profframe.trace.trace import Trace
+from scripts.pages.answers import grouped
 from scripts.site import markup
-
-GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "What is in it": ("overview", "step_times", "advice"),
-        "Host": (
-            "self_times",
-            "key_averages",
-            "flame",
-            "python_lines",
-            "python_pauses",
-            "op_idle_queue",
-            "optimizable_events",
-        ),
-        "Devices": (
-            "time_breakdown",
-            "kernel_categories",
-            "kernels",
-            "utilization",
-            "op_kernels",
-            "fx_nodes",
-            "sequences",
-            "kernel_overlap",
-            "exposed_communication",
-            "memory_bandwidth",
-            "roofline",
-            "work_rates",
-            "recompute",
-        ),
-        "Launches and idle time": (
-            "launches",
-            "queue_depth",
-            "idle",
-            "gaps",
-        ),
-        "Inference": ("phases", "graph_layers"),
-        "Memory": (
-            "memory_peak",
-            "memory_owners",
-            "memory_timeline",
-            "memory_stacks",
-            "snapshot_timeline",
-            "out_of_memory",
-            "fragmentation",
-        ),
-        "Annotations and modules": ("annotations", "modules"),
-        "Ranks of one job": (
-            "collectives",
-            "collective_traffic",
-            "stragglers",
-            "rank_balance",
-            "step_communication",
-            "pipeline_bubbles",
-            "pipeline_actions",
-            "expert_balance",
-            "input_balance",
-            "clock_skew",
-        ),
-        "Flight recorder dumps": ("hangs", "collective_progress"),
-        "Many runs": ("runs", "run_samples"),
-        "Counters": ("counter_series", "counters_by_op", "energy"),
-    }
-)
-"""Where the list of answers has each of them."""
-REST: Final = "More"
-"""Where it has those that the groups do not name."""
 
 ASKED: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
     {
@@ -117,42 +54,18 @@ class Source:
     trace: Trace
 
 
-def grouped(names: Iterable[str]) -> dict[str, list[str]]:
-    """Names of answers under the headings of their list.
-
-    Examples
-    --------
-    >>> grouped(["gaps", "mine", "idle"])
-    {'Launches and idle time': ['idle', 'gaps'], 'More': ['mine']}
-    """
-    left = sorted(names)
-    found: dict[str, list[str]] = {}
-    for heading, members in GROUPS.items():
-        if here := [name for name in members if name in left]:
-            found[heading] = here
-            left = [name for name in left if name not in here]
-    return found | ({REST: left} if left else {})
-
-
-def index(answers: Sequence[Answer], above: str) -> str:
-    """The page that lists all answers.
+def index(text: str, names: Iterable[str]) -> str:
+    """The list of all answers, with their pages below it.
 
     Parameters
     ----------
-    answers
-        All of them.
-    above
-        Markdown that the page begins with.
+    text
+        The list.
+    names
+        Names of all answers.
     """
-    by_name = {answer.name: answer for answer in answers}
-    lines = [above.rstrip("\n")]
-    for heading, names in grouped(by_name).items():
-        rows = [
-            (f"[`{name}`](answers/{name}.md)", sentence(by_name[name].sentence)) for name in names
-        ]
-        lines += ["", f"## {heading}", "", *markup.table(("answer", "what it shows"), rows)]
-        lines += ["", "```{toctree}", ":hidden:", "", *(f"answers/{name}" for name in names), "```"]
-    return "\n".join(lines) + "\n"
+    entries = (f"answers/{name}" for members in grouped(names).values() for name in members)
+    return f"{text}\n" + "\n".join(["```{toctree}", ":hidden:", "", *entries, "```"]) + "\n"
 
 
 def page(answer: Answer, sources: Sequence[Source]) -> str:
@@ -165,27 +78,58 @@ def page(answer: Answer, sources: Sequence[Source]) -> str:
     sources
         Traces to show it of; the first of which it gives rows is taken.
     """
-    needs = " and ".join(f"[`{t}`](../tables.md#{t})" for t in answer.needs)
-    lines = [f"# {markup.plain(answer.name)}", "", f"**{sentence(answer.sentence)}**"]
-    for paragraph in markup.paragraphs([answer.grain, *_said(answer)]):
-        lines += ["", markup.prose(paragraph)]
-    lines += ["", f"Needs {needs}."]
-    if answer.all_parameters:
-        lines += ["", "## Parameters", "", *parameters(answer.all_parameters)]
-    lines += ["", "## Columns", "", *_columns(answer)]
-    for form in answer.forms:
-        lines += ["", f"## With {markup.plain(str(form.choice))}", "", sentence(form.sentence)]
-        for paragraph in markup.paragraphs([form.grain, *_said(form)]):
-            lines += ["", markup.prose(paragraph)]
-        lines += ["", *_columns(form)]
-    lines += [*_shown(answer, sources), "", "## SQL"]
+    lines = [*reference(answer), *_shown(answer, sources), "", "## SQL"]
     for select in answer.selects:
         file = sql_directory() / "answers" / f"{select.name}.sql"
-        lines += ["", f"`sql/{file.name}`"]
+        lines += ["", f"`sql/answers/{file.name}`"]
         if answer.name == ADVICE:
             lines += ["", "`findings` are the rows of all [rules](../rules.md)."]
         lines += ["", *markup.fence(without_header(file.read_text(encoding="utf-8")), "sql")]
     return "\n".join(lines) + "\n"
+
+
+def reference(answer: Answer) -> list[str]:
+    """What its header says, as lines of its page: all of it but for the SQL."""
+    needs = ", ".join(f"[`{t}`](../tables.md#{t})" for t in answer.needs)
+    lines = [f"# {markup.plain(answer.name)}", ""]
+    lines += [f"For people who want to know: **{markup.prose(answer.sentence)}**"]
+    lines += [*_rows(answer), "", f"Needs the tables {needs}."]
+    if answer.name == ADVICE:
+        lines += ["", "Its parameters are the thresholds of the [rules](../rules.md)."]
+    elif answer.all_parameters:
+        lines += ["", "## Parameters", "", *parameters(answer.all_parameters)]
+    lines += ["", "## Columns", "", *_columns(answer)]
+    for form in answer.forms:
+        lines += ["", f"## With {markup.plain(str(form.choice))}", "", sentence(form.sentence)]
+        lines += [*_rows(form), "", *_columns(form)]
+    return lines
+
+
+def _rows(select: Answer) -> Iterator[str]:
+    """What one row is, the notes, when there are none, and what the question divides by."""
+    for paragraph in markup.paragraphs([select.grain, *_said(select)]):
+        yield from ("", markup.prose(paragraph))
+    yield from ("", " ".join([without_rows(select), *divided(select)]))
+
+
+def without_rows(select: Answer) -> str:
+    """When it has no rows, in a sentence."""
+    if select.recorded == (("traces",),):
+        return "No rows if there are no traces."
+    lacks = (
+        " and ".join(f"no {LACKING[name].what}" for name in names) for names in select.recorded
+    )
+    return f"No rows if the trace has {markup.prose('; or '.join(lacks))}."
+
+
+def divided(select: Answer) -> list[str]:
+    """What it divides by, in a sentence, if its header says so."""
+    if select.division is None:
+        return []
+    by = str(select.division).partition(":")[0]
+    if by == "no":
+        return [f"Does [not divide](../dividing.md): {markup.prose(select.division.instead)}."]
+    return [f"[Divides](../dividing.md) by {markup.prose(by)}."]
 
 
 def _columns(select: Answer) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from typing import Final
 
 from profframe import load
 from profframe.query.catalogue import catalogue
-from scripts.site import answer_pages, tutorials
+from scripts.site import answer_pages, macros, tutorials
 from scripts.site.answer_pages import Source
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
@@ -22,13 +22,20 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "CHANGELOG.md": "changelog.md",
         "examples/cluster.md": "cluster.md",
         "examples/duckdb_shell.md": "duckdb_shell.md",
+        "sql/README.md": "answers.md",
     }
 )
 """Pages that are not in ``docs/``, and where the site has them."""
 MADE: Final[Mapping[str, str]] = MappingProxyType(
-    {"docs/answers.md": "answers.md", "examples": "tutorials.md", "sql": "answers.md"}
+    {
+        "examples": "tutorials.md",
+        "sql": "answers.md",
+        "sql/answers": "answers.md",
+        "sql/lib": "macros.md",
+        "sql/rules": "rules.md",
+    }
 )
-"""Pages that the site makes, for links to what stands for them in the repository."""
+"""Pages of the site for links to folders of the repository, and to files of SQL in them."""
 SHOWN: Final[Mapping[str, str]] = MappingProxyType(
     {
         "examples/gpu_training.json.gz": "a made-up training run on a GPU",
@@ -38,21 +45,13 @@ SHOWN: Final[Mapping[str, str]] = MappingProxyType(
 """Traces that answers are shown of, and what they are of."""
 
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#:\s]*)(#[^)]*)?\)")
-_ANSWERS: Final = """\
-# Answers
-
-Each is one file of `sql/`: `trace.answer(NAME)`, `profframe answer NAME SOURCE` and a bare DuckDB
-shell over a store all run it, and give the same. Its columns do not depend on its parameters.
-
-Times are int64 nanoseconds, and end in `_ns`; shares are from 0 to 1; what is not known is NULL.
-Any number of runs and ranks can be asked at once. A question of your own is a file of your own:
-`trace.answer("mine.sql")`, with or without a header.
-"""
 _TUTORIALS: Final = """\
 # Tutorials
 
+For people who learn from code: notebooks from a first look to a thousand runs, with what they give.
+
 Each is a script of `examples/` in the percent format, which Jupyter and most editors open as a
-notebook (with `jupytext`, or `jupytext --to ipynb examples/NAME.py`). This is what they give.
+notebook (with `jupytext`, or `jupytext --to ipynb examples/NAME.py`).
 """
 
 
@@ -74,6 +73,7 @@ def stage(folder: Path) -> list[str]:
     for source, page in pages.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         _write(folder / page, linked(text, source, pages))
+    _write(folder / "macros.md", macros.page())
     with ExitStack() as stack:
         sources = [
             Source(path, f"`{path}` ({said})", stack.enter_context(load(ROOT / path).session()))
@@ -86,7 +86,9 @@ def stage(folder: Path) -> list[str]:
 
 def _stage_answers(folder: Path, sources: Sequence[Source]) -> None:
     answers = catalogue()
-    _write(folder / "answers.md", answer_pages.index(answers, _ANSWERS))
+    listed = folder / "answers.md"
+    text = answer_pages.index(listed.read_text(encoding="utf-8"), (one.name for one in answers))
+    _write(listed, text)
     for answer in answers:
         _write(folder / "answers" / f"{answer.name}.md", answer_pages.page(answer, sources))
 
@@ -111,7 +113,8 @@ def homes() -> dict[str, str]:
     'facts.md'
     """
     docs = ROOT / "docs"
-    own = {f"docs/{path.relative_to(docs)}": str(path.relative_to(docs)) for path in _pages(docs)}
+    names = [str(path.relative_to(docs)) for path in sorted(docs.rglob("*.md"))]
+    own = {f"docs/{name}": name for name in names}
     return {**own, **ELSEWHERE}
 
 
@@ -132,7 +135,7 @@ def linked(text: str, source: str, pages: Mapping[str, str]) -> str:
     >>> pages = {"examples/a.md": "a.md", "docs/b/c.md": "b/c.md"}
     >>> linked("[c](../docs/b/c.md#d) and [`sql`](../sql)", "examples/a.md", pages)
     '[c](b/c.md#d) and [`sql`](answers.md)'
-    >>> linked("[idle](../docs/answers.md#idle), [x](x.py)", "examples/a.md", pages)
+    >>> linked("[idle](../sql/answers/idle.sql), [x](x.py)", "examples/a.md", pages)
     '[idle](answers/idle.md), x'
     """
 
@@ -141,9 +144,7 @@ def linked(text: str, source: str, pages: Mapping[str, str]) -> str:
         if not target:
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
-        page = pages.get(path, MADE.get(path))
-        if page == "answers.md" and anchor:
-            page, anchor = f"answers/{anchor.removeprefix('#')}.md", ""
+        page = pages.get(path) or _made(path)
         if page is None:
             return label
         to = posixpath.relpath(page, posixpath.dirname(pages[source]) or ".")
@@ -153,8 +154,12 @@ def linked(text: str, source: str, pages: Mapping[str, str]) -> str:
     return "".join(part if part.startswith("```") else _LINK.sub(moved, part) for part in parts)
 
 
-def _pages(docs: Path) -> Iterator[Path]:
-    return (path for path in sorted(docs.rglob("*.md")) if path.name != "answers.md")
+def _made(path: str) -> str | None:
+    """The page that the site makes of a folder of the repository, or of a file of SQL."""
+    folder, _, name = path.rpartition("/")
+    if folder == "sql/answers" and name.endswith(".sql"):
+        return f"answers/{name.partition('.')[0]}.md"
+    return MADE.get(folder if name.endswith(".sql") else path)
 
 
 def _write(path: Path, text: str) -> None:

@@ -118,7 +118,7 @@ def page(tutorial: Tutorial, folder: Path, shell: InteractiveShell) -> str:
                 for output in _outputs(cell.source, tutorial, shell):
                     lines += ["", *_shown(output, folder, f"{tutorial.name}-{number}")]
     text = "\n".join(lines).lstrip().replace(f"{work}/", "")
-    source = f"*This page is `examples/{tutorial.path.name}`, run.*"
+    source = f"For people who learn from code: `examples/{tutorial.path.name}`, with what it gives."
     return _TITLE.sub(lambda title: f"{title[0]}\n\n{source}", text, count=1) + "\n"
 
 

@@ -14,7 +14,7 @@ import profframe
 from profframe import schema
 from profframe.errors import AnswerError
 from profframe.query import macros
-from scripts.pages.macros import Field, MacroDoc, catalogue, parse
+from scripts.site.macros import Field, MacroDoc, catalogue, parse
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = {macro.name: macro for macro in catalogue()}
