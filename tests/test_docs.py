@@ -61,7 +61,7 @@ def test_python_of_the_readme_runs_and_sql_on_its_store() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("name", ["README.md", "docs/guide.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/roofline.md"])
 def test_command_lines_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     needs.charts()
     page = (ROOT / name).read_text()
