@@ -26,6 +26,7 @@ from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer, AnswerColumn, Parameter
 from profframe.show.units import visible
 from profframe.trace.plots import Plots
+from scripts.pages import answers as answer_list
 from scripts.pages.answers import REST, grouped
 from scripts.site import answer_pages, checking, markup, staging, tutorials
 from scripts.site import macros as macro_pages
@@ -130,8 +131,9 @@ class TestPagesOfAnswers:
         groups = grouped(names)
         assert sorted(name for group in groups.values() for name in group) == names
         assert REST not in groups
-        listed = (ROOT / "sql" / "README.md").read_text(encoding="utf-8")
-        index = answer_pages.index(staging.linked(listed, "sql/README.md", HOMES), names)
+        text = staging.linked(answer_list.page(has_files=False), "sql/README.md", HOMES)
+        index = answer_pages.index(text, names)
+        assert "Other folders" not in index
         assert all(f"[`{name}`](answers/{name}.md)" in index for name in names)
         tree = index.partition("```{toctree}")[2].splitlines()
         assert sorted(line for line in tree if "/" in line) == [f"answers/{n}" for n in names]
@@ -169,7 +171,7 @@ class TestPagesOfAnswers:
         )
         ending = "has no device work whose launch is known. [Divides](../dividing.md) by rank.\n"
         assert queue.count(ending) == 2, "of the answer, and of its form"
-        assert "\nNeeds the tables [`events`](../tables.md#events).\n" in queue
+        assert "\nReads [`events`](../tables.md#events).\n" in queue
         assert "| `points` | BIGINT | `0` | maximum rows per stream\\, from 2\\; 0 for" in queue
         assert "## With per\\=stream\n\nHow full the queue of each stream was" in queue
         assert "| `mean_depth` | DOUBLE |  | mean depth over the span |" in queue

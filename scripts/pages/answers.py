@@ -82,12 +82,14 @@ HEAD: Final = """\
 # Answers
 
 For people who look for an answer, its columns or its SQL: the list of all answers, by subject.
-
+"""
+FILES: Final = """
 The comment at the top of a file says what one row is, what the answer needs, its parameters, and
 every column with its type and unit. Without the files, `profframe answer` lists all answers,
 `profframe answer NAME` the columns and parameters of one, and `profframe answer NAME --sql` its
 SQL. The site (`bash scripts/docs`) has a page for each, with an example.
-
+"""
+ALL: Final = """
 `trace.answer("NAME")`, `profframe answer NAME TRACE` and
 [a bare DuckDB shell](../examples/duckdb_shell.md) over a store all run the same file and give the
 same rows. An answer takes any number of runs and ranks. A question of your own is a file of your
@@ -131,10 +133,18 @@ def grouped(names: Iterable[str]) -> dict[str, list[str]]:
     return groups | ({REST: left} if left else {})
 
 
-def page() -> str:
-    """The text."""
+def page(*, has_files: bool = True) -> str:
+    """The text.
+
+    Parameters
+    ----------
+    has_files
+        Whether it stands among the files: the site has a page for each answer in their place.
+    """
+    around = (FILES, FOLDERS) if has_files else ("", "")
     sentences = {answer.name: answer.sentence for answer in catalogue()}
-    lines = [HEAD + "\n".join(f"| `{p.name}` | {_capital(p.doc)} |" for p in PARAMETERS)]
+    parameters = "\n".join(f"| `{p.name}` | {_capital(p.doc)} |" for p in PARAMETERS)
+    lines = [f"{HEAD}{around[0]}{ALL}{parameters}"]
     for heading, names in grouped(sentences).items():
         lines += ["", f"## {heading}", "", "| answer | what it shows |", "|---|---|"]
         lines += [
@@ -144,7 +154,7 @@ def page() -> str:
     for analysis in analyses():
         verb = f" On the command line: `profframe {analysis.verb}`." if analysis.verb else ""
         lines.append(f"| `{analysis.name}` | {analysis.sentence}{verb} |")
-    return "\n".join(lines) + "\n" + FOLDERS
+    return "\n".join(lines) + "\n" + around[1]
 
 
 def _capital(sentence: str) -> str:

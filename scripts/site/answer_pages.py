@@ -93,14 +93,19 @@ def reference(answer: Answer) -> list[str]:
     needs = ", ".join(f"[`{t}`](../tables.md#{t})" for t in answer.needs)
     lines = [f"# {markup.plain(answer.name)}", ""]
     lines += [f"For people who want to know: **{markup.prose(answer.sentence)}**"]
-    lines += [*_rows(answer), "", f"Needs the tables {needs}."]
+    lines += [*_rows(answer), "", f"Reads {needs}."]
     if answer.name == ADVICE:
         lines += ["", "Its parameters are the thresholds of the [rules](../rules.md)."]
     elif answer.all_parameters:
         lines += ["", "## Parameters", "", *parameters(answer.all_parameters)]
     lines += ["", "## Columns", "", *_columns(answer)]
     for form in answer.forms:
-        lines += ["", f"## With {markup.plain(str(form.choice))}", "", sentence(form.sentence)]
+        lines += [
+            "",
+            f"## With {markup.plain(str(form.choice).replace('|', ', '))}",
+            "",
+            sentence(form.sentence),
+        ]
         lines += [*_rows(form), "", *_columns(form)]
     return lines
 

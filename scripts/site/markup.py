@@ -86,12 +86,12 @@ def paragraphs(lines: Sequence[str]) -> list[str]:
 
     Examples
     --------
-    >>> paragraphs(("One, and", "the same.", "Two."))
-    ['One, and the same.', 'Two.']
+    >>> paragraphs(("One, and", "the same.", "Two, ...", "and more."))
+    ['One, and the same.', 'Two, ... and more.']
     """
     found = list(lines[:1])
     for above, line in pairwise(lines):
-        if above.endswith("."):
+        if above.endswith(".") and not above.endswith("..."):
             found.append(line)
         else:
             found[-1] += f" {line}"

@@ -13,6 +13,7 @@ from typing import Final
 
 from profframe import load
 from profframe.query.catalogue import catalogue
+from scripts.pages import answers as answer_list
 from scripts.site import answer_pages, macros, tutorials
 from scripts.site.answer_pages import Source
 
@@ -79,16 +80,15 @@ def stage(folder: Path) -> list[str]:
             Source(path, f"`{path}` ({said})", stack.enter_context(load(ROOT / path).session()))
             for path, said in SHOWN.items()
         ]
-        _stage_answers(folder, sources)
+        _stage_answers(folder, sources, pages)
     _stage_tutorials(folder)
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.md"))
 
 
-def _stage_answers(folder: Path, sources: Sequence[Source]) -> None:
+def _stage_answers(folder: Path, sources: Sequence[Source], pages: Mapping[str, str]) -> None:
     answers = catalogue()
-    listed = folder / "answers.md"
-    text = answer_pages.index(listed.read_text(encoding="utf-8"), (one.name for one in answers))
-    _write(listed, text)
+    text = linked(answer_list.page(has_files=False), "sql/README.md", pages)
+    _write(folder / "answers.md", answer_pages.index(text, (answer.name for answer in answers)))
     for answer in answers:
         _write(folder / "answers" / f"{answer.name}.md", answer_pages.page(answer, sources))
 
