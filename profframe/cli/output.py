@@ -147,7 +147,8 @@ class OutputOptions:
         """
         from profframe.show import columns, terminal
         from profframe.show.comment import rows_table
-        from profframe.show.empty_frames import note_of, why_empty
+        from profframe.show.empty_frames import docs_of, note_of, why_empty
+        from profframe.show.footnotes import footnotes, of_shares
 
         self._check(frame)
         if self.form == METRICS and metrics is None:
@@ -159,7 +160,8 @@ class OutputOptions:
             shown = readable(first) if readable else self._short(first)
             names = self.columns or columns.informative(shown, keys_of=frame)
             rows = shown.select(names)
-            human = functools.partial(terminal.table, rows, why_empty=why, keep=keep)
+            notes = [*footnotes(rows, of_shares(docs_of(frame)))]
+            human = functools.partial(terminal.table, rows, why_empty=why, keep=keep, notes=notes)
             if of_rows or comment is None:
                 comment = functools.partial(rows_table, rows)
         if self.form == "table" and self.file is None and human:

@@ -51,6 +51,7 @@ class RankMeans:
     def rows(self, trace: Trace, output: OutputOptions) -> pl.DataFrame:
         """The means, in the wanted order, with a note that says what they are."""
         from profframe.query.division import ranked_by
+        from profframe.show.empty_frames import docs_of
         from profframe.show.frame import frame
         from profframe.show.rank_means import note, rank_means
 
@@ -64,7 +65,8 @@ class RankMeans:
         if means is rows:
             return wanted
         is_one_run = means["run"].n_unique() == 1 and "run" not in output.columns
-        return frame(wanted.drop("run") if is_one_run else wanted, note=note(rows))
+        shown = wanted.drop("run") if is_one_run else wanted
+        return frame(shown, docs=docs_of(rows), note=note(rows))
 
 
 def has_several_ranks(trace: Trace) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from profframe.cli.output import OutputOptions
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 _MAX_GAPS: Final = 5
+_OF_IDLE: Final = "of all idle time of the device"
+_OF_ROW: Final = "part of the total of the row"
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Sorted rows for a table, and what makes rows of several ranks one."""
+    """Sorted rows for a table, what makes rows of several ranks one, and notes."""
 
     title: str
     rows: pl.DataFrame
@@ -31,6 +33,18 @@ class Ranking:
     """Which number says what rank is worst."""
     sort: str = ""
     """What means are sorted by, if it is something else."""
+    shares: Mapping[str, str] = field(default_factory=dict)
+    """What percentages are of, by column."""
+    explains: bool = True
+    """Whether words in it are explained, and not in a table above."""
+
+    @property
+    def notes(self) -> list[tuple[str, str]]:
+        """What is said below it, by column."""
+        from profframe.show.footnotes import footnotes
+
+        notes = footnotes(self.rows, self.shares)
+        return [(name, note) for name, note in notes if self.explains or name in self.shares]
 
     def means(self) -> tuple[str, pl.DataFrame]:
         """The title and the rows of the means, or of each rank where there are none."""
@@ -55,12 +69,12 @@ def ranked(
     output: OutputOptions,
     *,
     has_means: bool,
-) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Titles and rows of all rankings, as people read them."""
+) -> Iterator[tuple[str, pl.DataFrame, list[tuple[str, str]]]]:
+    """Titles, rows and notes of all rankings, as people read them."""
     readable = output.of(trace, moments=False)
     for ranking in _rankings(trace, opening, top, sort, output):
         title, rows = ranking.means() if has_means else (ranking.title, ranking.rows)
-        yield title, readable(rows)
+        yield title, readable(rows), ranking.notes
 
 
 def _rankings(
@@ -79,14 +93,16 @@ def _rankings(
         None if sort == "rank" else RankKeys(("name", "kind"), wholes=(("self_share", "self_ns"),))
     )
     order = "" if sort == "self_ns" else sort
-    yield Ranking("Self time", opening.self_times, keys, "self_ns", order)
+    of_self = {"self_share": "of all self time of the host, or of the devices for what ran there"}
+    yield Ranking("Self time", opening.self_times, keys, "self_ns", order, of_self)
     if opening.breakdown.height:
         kernels = trace.kernels(per="name" if output.full_names else "short_name")
         rows = compact_tables.kernels(kernels)
         title = "Kernels" if output.full_names else "Kernels by short name"
         wholes = (("kernels_share", "total_ns"),)
         keys = RankKeys(("name",), ("category",), wholes=wholes)
-        yield Ranking(title, rows, keys, "total_ns")
+        of = {"kernels_share": "of the time of all kernels", "top_op_share": _OF_ROW}
+        yield Ranking(title, rows, keys, "total_ns", shares=of)
 
 
 def _phases(opening: TraceHeader) -> Iterator[Ranking]:
@@ -95,41 +111,54 @@ def _phases(opening: TraceHeader) -> Iterator[Ranking]:
 
     if opening.phases.height:
         title = "Inference phases, from their start on the host"
-        yield Ranking(title, compact_tables.phases(opening.phases))
+        of = {
+            "idle_share": "of the span",
+            "graph_share": "part of the device time that graphs launched",
+            "known_share": "part of the device time with known work and peak",
+            "roofline_share": "how close that part comes to the limits of the device",
+        }
+        yield Ranking(title, compact_tables.phases(opening.phases), shares=of)
 
 
 def _device_rankings(trace: Trace, opening: TraceHeader, top: int) -> Iterator[Ranking]:
     """Time of the devices and causes of waiting; nothing without devices."""
     from profframe.query.header import RankKeys
     from profframe.show import columns, compact_tables
+    from profframe.show.device_time import together
 
     if not opening.breakdown.height:
         return
     times = compact_tables.breakdown(opening.breakdown)
+    idle_of = together(opening.overview)
     yield Ranking(
-        f"Device time{'' if 'step' in times.columns else f', {compact_tables.WHOLE}'}", times
+        f"Device time{'' if 'step' in times.columns else f', {compact_tables.WHOLE}'}",
+        times,
+        shares={"idle_share": f"of the span{idle_of and f', in which {idle_of}'}"},
     )
     yield Ranking(
         "Time of the devices by category",
         compact_tables.categories(opening.categories),
         RankKeys(("category", "class"), wholes=(("share", "total_ns"),)),
         "total_ns",
+        shares={"share": "of the time of all kernels, copies and fills"},
     )
     yield Ranking(
         f"Idle time of the devices, {compact_tables.WHOLE}",
         compact_tables.causes(opening.idle),
         RankKeys(("cause",), ("device",), wholes=(("idle_share", "idle_ns"),)),
         "idle_ns",
+        shares={"idle_share": "of the time from the first to the last work of the device"},
     )
     yield Ranking(
         "Idle time by line of your code",
         compact_tables.owners(trace.idle(by="line", per="device")),
         RankKeys(("line",), ("device",), wholes=(("share", "idle_ns"),)),
         "idle_ns",
+        shares={"share": _OF_IDLE},
     )
     limit = min(top, _MAX_GAPS)
     gaps = columns.since_start(compact_tables.gaps(trace.gaps(top=limit), limit), trace.traces)
-    yield Ranking("Largest gaps", columns.compact(gaps))
+    yield Ranking("Largest gaps", columns.compact(gaps), shares={"share": _OF_IDLE}, explains=False)
 
 
 def _rank_rankings(trace: Trace) -> Iterator[Ranking]:
@@ -140,4 +169,6 @@ def _rank_rankings(trace: Trace) -> Iterator[Ranking]:
         return
     late = trace.stragglers()
     if late.height:
-        yield Ranking(compact_tables.stragglers_title(late), compact_tables.stragglers(late))
+        of = {"last_share": "of its collectives"}
+        rows = compact_tables.stragglers(late)
+        yield Ranking(compact_tables.stragglers_title(late), rows, shares=of)

@@ -115,7 +115,10 @@ def show(
 
 
 def _parts(
-    opening: TraceHeader, tables: Iterable[tuple[str, pl.DataFrame]], top: int, width: int | None
+    opening: TraceHeader,
+    tables: Iterable[tuple[str, pl.DataFrame, list[tuple[str, str]]]],
+    top: int,
+    width: int | None,
 ) -> list[RenderableType]:
     """Tables that `show` prints below the first lines."""
     from rich.text import Text
@@ -129,7 +132,11 @@ def _parts(
         if not opening.words.is_all:
             parts.append(Text("\n".join(f"{words.label}: {line}" for line in words.what)))
         parts += terminal.words(words, top, width)
-    parts += [terminal.ranking(rows, top, width, title) for title, rows in tables if rows.height]
+    parts += [
+        terminal.ranking(rows, top, width, title, notes)
+        for title, rows, notes in tables
+        if rows.height
+    ]
     return [*parts, *_quality(opening, width)]
 
 

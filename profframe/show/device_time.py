@@ -25,7 +25,8 @@ MOST_PARTS: Final = 6
 LEAST_SHARE: Final = 0.005
 """Smaller shares are left out of a line."""
 _LITTLE: Final = 0.5
-"""Smaller shares of a trace that its devices' time is are told."""
+"""Where the time of the devices is a smaller share of the trace, that share is told."""
+_ALL_BUT: Final = ", all but "
 _LEAST_SHOWN: Final = 0.0005
 """Smaller shares are shown as 0.0 %."""
 LONGEST_NAME: Final = 40
@@ -41,7 +42,8 @@ class TimeParts:
     rows: int
     """Number of steps, or of traces if there are no steps."""
     has_steps: bool
-    runs: int
+    by_rank: tuple[int, ...]
+    """Number of rows of each rank."""
     span_ns: int
     compute_ns: int
     exposed_communication_ns: int
@@ -62,8 +64,8 @@ class TimeParts:
         has_steps = steps.height > 0 and not is_apart
         rows = steps if has_steps else whole
         sums = {name: int(rows[name].sum()) for name in cls.__slots__[3:]}
-        runs = rows["run"].n_unique()
-        return cls(rows.height, has_steps, runs, **sums) if sums["span_ns"] else None
+        by_rank = number_by_rank(rows)
+        return cls(rows.height, has_steps, by_rank, **sums) if sums["span_ns"] else None
 
     def share(self, part_ns: int) -> float:
         """A part of the time, from 0 to 1."""
@@ -138,22 +140,45 @@ def models(column: pl.Series, kind: str) -> str:
     return ", ".join([*parts, *([f"and {rest} more models"] if rest > 0 else [])])
 
 
-def mean_step(step_ns: int, steps: int, runs: int = 1) -> str:
-    """The mean of steps, and of how many."""
-    mean = units.duration(step_ns / steps)
-    of_runs = f" in {runs:,} runs" if runs > 1 else ""
-    return f"{mean} per step" if steps == 1 else f"{mean} per step, the mean of {steps:,}{of_runs}"
+def number_by_rank(rows: pl.DataFrame) -> tuple[int, ...]:
+    """How many rows each rank has."""
+    return tuple(rows.group_by(KEYS, maintain_order=True).len()["len"])
+
+
+def mean_step(step_ns: int, by_rank: Sequence[int]) -> str:
+    """The mean of the steps of one run, and of how many, given the number on each rank.
+
+    Examples
+    --------
+    >>> mean_step(48_000, [4, 4, 4, 4])
+    '3.000 us per step, the mean of 16 = 4 ranks x 4 steps'
+    >>> mean_step(24_000, [3, 5])
+    '3.000 us per step, the mean of 8 on 2 ranks'
+    """
+    steps, ranks, each = sum(by_rank), len(by_rank), {*by_rank}
+    mean = f"{units.duration(step_ns / steps)} per step"
+    if steps == 1:
+        return mean
+    on_ranks = ""
+    if ranks > 1:
+        product = f" = {ranks:,} ranks x {units.plural(by_rank[0], 'step')}"
+        on_ranks = product if len(each) == 1 else f" on {ranks:,} ranks"
+    return f"{mean}, the mean of {steps:,}{on_ranks}"
 
 
 def _on_devices(parts: TimeParts, overview: pl.DataFrame) -> str:
     """The time from the first to the last work of the devices, and how much of the traces it is."""
-    noun = "rank" if parts.runs == 1 else "trace"
-    several = f" of {units.plural(parts.rows, noun)}" if parts.rows > 1 else ""
+    several = f" of {units.plural(parts.rows, 'rank')}" if parts.rows > 1 else ""
     whole = int(overview.filter(pl.col("devices") > 0)["span_ns"].sum())
     share = parts.span_ns / whole if whole else 1.0
-    of = f", {units.share(share)} of the trace" if share < _LITTLE else ""
-    plural = "s" if of and parts.rows > 1 else ""
-    return f"{units.duration(parts.span_ns)} on the devices{several}{of}{plural}"
+    plural = "s" if parts.rows > 1 else ""
+    of = ""
+    if share < _LITTLE:
+        of = f", {units.share(share)} of the trace{plural}"
+    elif 1 - share >= LEAST_SHARE:
+        rest = units.duration(whole - parts.span_ns)
+        of = f"{_ALL_BUT}{rest} of the trace{plural}"
+    return f"{units.duration(parts.span_ns)} on the devices{several}{of}"
 
 
 def time_texts(
@@ -164,7 +189,7 @@ def time_texts(
     Rows of `idle` tell the cause of most of it.
     """
     if parts.has_steps:
-        whole = mean_step(parts.span_ns, parts.rows, parts.runs)
+        whole = mean_step(parts.span_ns, parts.by_rank)
     else:
         whole = _on_devices(parts, overview)
     classes = {
@@ -185,13 +210,34 @@ def time_texts(
     cause = "" if idle is None else _cause(idle)
     of_step = whole.partition(",")[0]
     most = ", ".join(text for text in texts if not text.startswith("exposed copies"))
+    idle_of = together(overview)
+    note = idle_of and f"; idle is when {idle_of}"
+    with_cause = f"{listed}{cause and f' ({cause})'}"
+    shorter = whole.partition(" = ")[0].partition(_ALL_BUT)[0]
     return (
-        f"{listed}{cause and f' ({cause})'} of {whole}",
+        f"{with_cause} of {whole}{note}",
+        f"{with_cause} of {shorter}{note}",
+        f"{listed} of {whole}{note}",
         f"{listed} of {whole}",
         f"{listed} of {of_step}",
         f"{most} of {of_step}",
         f"{most} of {'steps' if parts.has_steps else 'the time on devices'}",
     )
+
+
+def together(overview: pl.DataFrame) -> str:
+    """When a rank of several devices is idle; empty if each has one.
+
+    Examples
+    --------
+    >>> together(pl.DataFrame({"devices": [2]})), together(pl.DataFrame({"devices": [1, 1]}))
+    ('none of the 2 devices works', '')
+    """
+    most = overview["devices"].max()
+    if not isinstance(most, int) or most < 2:
+        return ""
+    of = f"the {most:,}" if overview.height == 1 else "a rank's"
+    return f"none of {of} devices works"
 
 
 def _cause(idle: pl.DataFrame) -> str:

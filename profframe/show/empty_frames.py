@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 import polars as pl
+
+NO_DOCS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ExplainedFrame(pl.DataFrame):
@@ -12,6 +16,7 @@ class ExplainedFrame(pl.DataFrame):
 
     _why: Callable[[], str | None] | None = None
     _note: str | None = None
+    _docs: Mapping[str, str] = NO_DOCS
 
     @property
     def note(self) -> str | None:
@@ -64,3 +69,14 @@ def note_of(rows: pl.DataFrame) -> str | None:
     >>> note_of(pl.DataFrame())
     """
     return rows.note if isinstance(rows, ExplainedFrame) else None
+
+
+def docs_of(rows: pl.DataFrame) -> Mapping[str, str]:
+    """The meaning of columns, by name, where it is known.
+
+    Examples
+    --------
+    >>> dict(docs_of(pl.DataFrame()))
+    {}
+    """
+    return rows._docs if isinstance(rows, ExplainedFrame) else NO_DOCS  # noqa: SLF001 - its own kind

@@ -6,14 +6,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from html import escape
-from types import MappingProxyType
 from typing import Any, Final
 
 import polars as pl
 
-from profframe.show.empty_frames import ExplainedFrame
+from profframe.show.empty_frames import NO_DOCS, ExplainedFrame
 
-_NO_DOCS: Final[Mapping[str, str]] = MappingProxyType({})
 _ROW_METHODS: Final = (
     "__copy__", "__deepcopy__", "__getitem__", "bottom_k", "cast", "clear", "clone", "drop",
     "drop_nans", "drop_nulls", "explode", "fill_nan", "fill_null", "filter", "gather",
@@ -52,7 +50,6 @@ class Frame(ExplainedFrame):
     """
 
     _starts: pl.LazyFrame | None = None
-    _docs: Mapping[str, str] = _NO_DOCS
 
     def __reduce__(
         self,
@@ -94,7 +91,7 @@ class Frame(ExplainedFrame):
 def frame(
     rows: pl.DataFrame,
     starts: pl.LazyFrame | None = None,
-    docs: Mapping[str, str] = _NO_DOCS,
+    docs: Mapping[str, str] = NO_DOCS,
     why: Callable[[], str | None] | None = None,
     note: str | None = None,
 ) -> Frame:

@@ -11,7 +11,8 @@ import polars as pl
 from profframe.query.selection import spans
 from profframe.readers.formats import FORMATS
 from profframe.show import notebook, units
-from profframe.show.device_time import TimeParts, devices, kernel_texts, time_texts
+from profframe.show.device_time import TimeParts, devices
+from profframe.show.each_run import time_of_each, work_of_each
 from profframe.show.special_files import FileSummaries
 
 _USUAL: Final = ("chrome", "torch")
@@ -87,9 +88,9 @@ class Summary:
         for words in self.words.parts:
             yield from words.lines
         yield "device", "" if self.words.is_all else self.devices
-        if parts := self.time_parts:
-            yield "time", time_texts(parts, self.overview)[0]
-            yield self.work, next(iter(kernel_texts(self.categories)), "")
+        if self.time_parts:
+            yield "time", next(iter(time_of_each(self.breakdown, self.overview)), "")
+            yield self.work, next(iter(work_of_each(self.categories)), "")
 
     def _formats(self) -> str:
         """Where it is from, if that is not the usual format of torch's profiler."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -69,8 +69,9 @@ def table(
     *,
     keep: Collection[str] = (),
     made_of: Mapping[str, str] = MappingProxyType({}),
+    notes: Iterable[tuple[str, str]] = (),
 ) -> RenderableType:
-    """A frame as a table; columns that do not fit are named below it.
+    """A frame as a table; columns that do not fit are named below it, and so are notes on others.
 
     Columns are left out from the right: identifiers first, and what rows are about and columns to
     ``keep`` last. Long text is cut in the middle, because names differ at their ends. Without a
@@ -108,6 +109,8 @@ def table(
     if len(widths) < len(cells):
         left_out = ", ".join(made_of.get(name, name) for name in cells if name not in widths)
         parts.append(Text(f"not shown for lack of width: {left_out}", style="dim"))
+    if of_shown := [note for name, note in notes if name in widths]:
+        parts.append(Text("; ".join(of_shown), style="dim"))
     return Group(*parts)
 
 
@@ -122,7 +125,13 @@ def no_rows(why: str | None) -> str:
     return "no rows" if why is None else f"no rows: {units.visible(why)}"
 
 
-def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> RenderableType:
+def ranking(
+    frame: pl.DataFrame,
+    top: int,
+    width: int | None,
+    title: str,
+    notes: Iterable[tuple[str, str]] = (),
+) -> RenderableType:
     """The first rows of a sorted answer, with the columns that matter most on the left."""
     more = f" (top {top:,} of {frame.height:,})" if frame.height > top else ""
     first = without_constant_keys(frame).head(top)
@@ -131,7 +140,7 @@ def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> Ren
         if {name, anchor} <= {*names}:
             names.remove(name)
             names.insert(names.index(anchor) + 1, name)
-    return table(first.select(names), width, title + more)
+    return table(first.select(names), width, title + more, notes=notes)
 
 
 def notes(quality: pl.DataFrame, width: int | None) -> RenderableType:

@@ -23,12 +23,10 @@ from profframe.show.device_time import (
     LEAST_SHARE,
     LONGEST_NAME,
     MOST_PARTS,
-    kernel_texts,
     listed,
-    mean_step,
     shares,
-    time_texts,
 )
+from profframe.show.each_run import most_of_each, steps_of_each, time_of_each, work_of_each
 from profframe.show.findings import STYLES, gain_of, ranks_of
 from profframe.show.summary import Summary
 
@@ -159,14 +157,13 @@ def first_lines(opening: TraceHeader) -> Iterator[tuple[str, tuple[str, ...]]]:
         return
     yield "device", (opening.devices,)
     yield "recorded", _recorded(opening)
-    parts = opening.time_parts
-    if parts is None:
-        yield "time", _step_time(opening)
+    if opening.time_parts is None:
+        yield "time", steps_of_each(opening.steps)
         yield "host", _host(opening.self_times)
         return
-    yield "time", time_texts(parts, opening.overview, opening.idle)
+    yield "time", time_of_each(opening.breakdown, opening.overview, opening.idle)
     yield "pace", _pace(opening.steps)
-    yield opening.work, kernel_texts(opening.categories)
+    yield opening.work, work_of_each(opening.categories)
     yield PHASES, _phases(opening.phases)
     yield "mfu", _mfu(opening.mfu)
     yield "energy", _energy(opening)
@@ -455,17 +452,11 @@ def _phases(phases: pl.DataFrame) -> tuple[str, ...]:
     return tuple(listed(texts[:size], rows.height) for size in range(len(texts), 0, -1))
 
 
-def _step_time(summary: Summary) -> tuple[str, ...]:
-    """The time of steps if no device did anything."""
-    steps = summary.steps.filter(pl.col("lack").is_null(), pl.col("step_ns") > 0)
-    if not steps.height:
-        return ()
-    return (mean_step(int(steps["step_ns"].sum()), steps.height, steps["run"].n_unique()),)
-
-
 def _host(self_times: pl.DataFrame) -> tuple[str, ...]:
-    """The ops with most of the host's self time."""
+    """The ops with most of the host's self time; of several runs, the first one of each."""
     host = self_times.filter(~pl.col("kind").is_in(_DEVICE_KINDS))
+    if host["run"].n_unique() > 1:
+        return most_of_each(host.select("run", "name", "self_ns"), " of self time")
     total = int(host["self_ns"].sum())
     sums = (
         host.group_by("name", maintain_order=True)

@@ -29,7 +29,7 @@
 -- idle_ns          BIGINT   ns    sum of the gaps
 -- mean_ns          BIGINT   ns    mean gap, rounded half up
 -- max_ns           BIGINT   ns    longest gap
--- share            DOUBLE   0..1  idle_ns over that of all other causes on the stream, or the device; NULL for unrecorded
+-- share            DOUBLE   0..1  idle_ns over that of all causes but unrecorded, of the stream or device; NULL for unrecorded
 -- span_share       DOUBLE   0..1  idle_ns over span_ns
 -- busy_ns          BIGINT   ns    time in which the stream, or the device, was busy; what overlaps counts once
 -- span_ns          BIGINT   ns    first start to last end on the stream, or the device; NULL beyond BIGINT

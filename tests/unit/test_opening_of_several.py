@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from profframe import load
 from tests.conftest import Run
 from tests.unit.test_opening import first_lines, labelled
 
@@ -50,7 +51,9 @@ def test_traces_of_one_device_are_not_several_devices(tmp_path: Path, run: Run) 
     lines = labelled(printed := run(tmp_path)[1])
     assert ": 4 runs, 4 traces, no profiler steps, at most " in first_lines(printed)[0]
     assert lines["device"] == ["1 x NVIDIA A100 in each of 4 traces"]
-    assert lines["time"][0].endswith(" of 520.000 us on the devices of 4 traces")
+    assert lines["time"] == [
+        "idle 53.8 %, compute 46.2 % of the time of each run; runs are not averaged"
+    ]
 
 
 def test_devices_of_unlike_traces_are_of_their_traces(tmp_path: Path, run: Run) -> None:
@@ -67,6 +70,9 @@ def test_ranks_of_a_job_have_devices_of_their_own(tmp_path: Path, run: Run) -> N
     assert ": 1 run, 2 ranks, " in first_lines(printed)[0]
     assert lines["device"] == ["2 x NVIDIA A100"]
     assert lines["time"][0].endswith(" of 260.000 us on the devices of 2 ranks")
+    assert "260.000 us on the devices of 2 ranks, all but 100.000 us of the traces\n" in str(
+        load(tmp_path)
+    )
 
 
 def test_steps_of_one_program_are_not_the_time_of_all(tmp_path: Path, run: Run) -> None:
@@ -74,14 +80,40 @@ def test_steps_of_one_program_are_not_the_time_of_all(tmp_path: Path, run: Run) 
     written(tmp_path / "b.json", program(2, 9000))
     lines = labelled(printed := run(tmp_path)[1])
     assert ": 2 runs, 2 traces, 0 to 2 steps each, " in first_lines(printed)[0]
-    assert lines["time"][0].endswith(" of 260.000 us on the devices of 2 traces")
+    assert lines["time"][0].split("; ") == [
+        "a: compute 30.0 %, idle 70.0 % of 100.000 us per step",
+        "b: compute 46.2 %, idle 53.8 % of 130.000 us on the devices",
+    ]
+    assert lines["kernels"] == ["a gemm 100.0 %, b gemm 100.0 %"]
 
 
-def test_a_mean_over_programs_says_so(tmp_path: Path, run: Run) -> None:
+def test_programs_are_listed_and_not_averaged(tmp_path: Path, run: Run) -> None:
     written(tmp_path / "a.json", program(1, 0, steps=2))
     written(tmp_path / "b.json", program(2, 9000, steps=2))
+    written(tmp_path / "c.json", program(3, 20_000, kernels=4))
     (time,) = labelled(run(tmp_path)[1])["time"]
-    assert time.endswith(" per step, the mean of 4 in 2 runs")
+    assert time == (
+        "idle 63.6 % (c) to 70.0 % (a), compute 30.0 % (a) to 36.4 % (c) of the time of each run; "
+        "runs are not averaged"
+    )
+
+
+def test_a_mean_says_of_how_many_ranks_and_steps(tmp_path: Path) -> None:
+    for rank in range(2):
+        written(tmp_path / f"rank{rank}.json", program(1 + rank, 0, steps=2))
+    assert " of 100.000 us per step, the mean of 4 = 2 ranks x 2 steps\n" in str(load(tmp_path))
+
+
+def test_several_devices_are_idle_when_none_works(tmp_path: Path, run: Run) -> None:
+    """One works from 50 to 80 us and from 150 to 180, the other from 80 to 150."""
+    other: Slice = ("kernel", "sgemm", 0, 80, 70, {"device": 1, "stream": 7})
+    path = written(tmp_path / "a.json", [*program(1, 0), other])
+    (time,) = labelled(printed := run(path)[1])["time"]
+    assert time.endswith("; idle is when none of the 2 devices works")
+    assert "idle 0.0 % of 130.000 us on the devices" in time
+    assert "idle %: of the span, in which none of the 2 devices works" in printed
+    (alone,) = labelled(run(written(tmp_path / "b.json", program(1, 0)))[1])["time"]
+    assert "; idle is when" not in alone
 
 
 def test_the_pace_is_that_of_one_program(tmp_path: Path, run: Run) -> None:

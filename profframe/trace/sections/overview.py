@@ -105,9 +105,13 @@ def _steps(context: Context) -> tuple[FactTile, ...]:
 
 
 def _busy(context: Context) -> tuple[FactTile, ...]:
-    """The share of the time in which devices had work, of the same time as the first lines."""
-    parts = TimeParts.of(context.answer("time_breakdown").frame)
-    if parts is None:
+    """The share of the time in which devices had work, of the same time as the first lines.
+
+    Runs may be unrelated programs, so several have none together.
+    """
+    rows = context.answer("time_breakdown").frame
+    parts = TimeParts.of(rows)
+    if parts is None or rows["run"].n_unique() > 1:
         return ()
     busy = parts.span_ns - parts.idle_ns - parts.unrecorded_ns
     of = units.plural(parts.rows, "step") if parts.has_steps else "their span"

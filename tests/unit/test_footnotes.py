@@ -1,0 +1,64 @@
+"""What is said below a table: what percentages are of, and what its words mean."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from profframe.query.catalogue import catalogue
+from profframe.query.header import Answer
+from profframe.show.columns import unit_by_name
+from profframe.show.footnotes import footnotes, of_shares
+from profframe.show.terminal import ranking, text
+from tests.conftest import Run
+
+
+def test_percentages_say_what_they_are_of(run: Run) -> None:
+    printed = run("answer", "idle", "examples/gpu_training.json.gz")[1]
+    assert 'span %: "idle" over "span"' in printed
+    assert "kernel_wait: the usual delay between two kernels" in printed
+    assert "other: " not in printed
+    columns = ("--columns", "idle_ns,span_ns")
+    assert "%" not in run("answer", "idle", "examples/gpu_training.json.gz", *columns)[1]
+    printed = run("answer", "stragglers", "examples/job")[1]
+    assert 'last %: "times last" over collectives; held up: what the job would gain' in printed
+
+
+def test_means_of_ranks_keep_what_percentages_are_of(run: Run) -> None:
+    printed = run("answer", "self_times", "examples/job", "--top", "2")[1]
+    assert "\nself %: " in printed
+    assert "\neach row is the mean of 4 ranks" in printed
+
+
+def test_tables_of_the_first_screen_say_what_percentages_are_of(run: Run) -> None:
+    tables = run("examples/serving.json.gz")[1].split("\n\n")[2:]
+    with_shares = [table for table in tables if "%" in table.splitlines()[1]]
+    assert len(with_shares) > 5
+    assert all("%: " in table for table in with_shares)
+    assert sum("mixed: prefill and decode in one batch" in table for table in tables) == 1
+    assert sum("host_wait: the host had not launched" in table for table in tables) == 1
+
+
+def test_a_cause_of_something_else_has_other_words() -> None:
+    rows = pl.DataFrame({"cause": ["other"], "cost_ns": [1]})
+    assert not [*footnotes(rows, {})]
+    (note,) = footnotes(rows.rename({"cost_ns": "idle_ns"}), {})
+    assert note[0] == "cause"
+    assert note[1].startswith("other: launched before the gap, or its launch is not in the trace")
+
+
+def test_a_note_on_a_column_that_is_not_shown_is_not_shown() -> None:
+    rows = pl.DataFrame({"name": ["x" * 30], "self_share": [0.5]})
+    notes = [("self_share", "self %: of all")]
+    assert "self %: of all" in text(ranking(rows, 1, 80, "", notes), 80)
+    assert "self %: of all" not in text(ranking(rows, 1, 24, "", notes), 24)
+
+
+@pytest.mark.parametrize("answer", catalogue(), ids=lambda answer: answer.name)
+def test_every_percentage_of_an_answer_has_words(answer: Answer) -> None:
+    docs = {column.name: column.doc for column in answer.columns}
+    shares = {n for n in docs if (unit := unit_by_name(n)) is not None and unit.is_share}
+    notes = of_shares(docs)
+    assert {*notes} == shares
+    assert all(notes.values())
+    assert not [note for note in notes.values() if "_ns" in note or "NULL if" in note]
