@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from profframe.query.analyses import Analysis
     from profframe.query.arrangement import Arrangement
     from profframe.query.header import Answer, Division
+    from profframe.trace.trace import Trace
 
 _NEARLY_ALL: Final = 0.9
 
@@ -149,10 +150,22 @@ def answer(
     else:
         result = getattr(trace, name)(**arguments)
         rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
-    metrics = of_runs if name == "runs" else None
-    output.emit(rows, readable=output.of(trace), keep=keep, metrics=metrics)
+    shown, metrics = _with_paths(rows, trace, output), of_runs if name == "runs" else None
+    output.emit(shown, readable=output.of(trace), keep=keep, metrics=metrics)
     _note_of_one_line(name, given, rows, output)
     return 0
+
+
+def _with_paths(rows: pl.DataFrame, trace: Trace, output: OutputOptions) -> pl.DataFrame:
+    """Rows for people with a note on where runs are from, if names do not tell them apart."""
+    from profframe.show.empty_frames import docs_of, note_of
+    from profframe.show.frame import frame
+    from profframe.show.run_paths import note_of_paths
+
+    if output.form != "table" or not rows.height:
+        return rows
+    notes = [note for note in (note_of(rows), note_of_paths(rows, trace.traces)) if note]
+    return frame(rows, docs=docs_of(rows), note="\n".join(notes)) if notes else rows
 
 
 def _note_of_one_line(

@@ -175,17 +175,38 @@ def text(result: Listing, width: int, verbs: Container[str]) -> str:
     if not entries:
         return "\n".join([f"No trace found in {where}.", *notes, "", _RECORDING])
     room = min(_LONGEST_PATH, max(width - 36, 20))
-    rows = []
-    for entry in entries[:_SHOWN]:
-        bytes_ = "" if entry.bytes is None else size(entry.bytes)
-        rows.append((middle(visible(entry.path), room), bytes_, entry.words))
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    lines = [f"{path:<{widths[0]}}  {bytes_:>{widths[1]}}  {what}" for path, bytes_, what in rows]
-    if len(entries) > _SHOWN:
-        lines.append(f"and {len(entries) - _SHOWN:,} more")
-    heading = f"{plural(len(entries), 'trace')} in {where}, the latest first:"
+    lines_of = _lines(entries)
+    rows = [(middle(visible(path), room), bytes_, what) for path, bytes_, what, _ in lines_of]
+    widths = [max(len(row[column]) for row in rows[:_SHOWN]) for column in (0, 1)]
+    lines = [
+        f"{path:<{widths[0]}}  {bytes_:>{widths[1]}}  {what}"
+        for path, bytes_, what in rows[:_SHOWN]
+    ]
+    if rest := sum(number for *_, number in lines_of[_SHOWN:]):
+        lines.append(f"and {plural(rest, 'more trace')}")
+    own = sum(not os.path.dirname(entry.path) for entry in entries)  # noqa: PTH120
+    here = "" if own in {0, len(entries)} else f" ({own:,} in this folder itself)"
+    heading = f"{plural(len(entries), 'trace')} in {where}{here}, the latest first:"
     commands = [f"  {command}" for command in _commands(entries, width, verbs)]
     return "\n".join([heading, *lines, *notes, "", "What to type:", *commands])
+
+
+def _lines(entries: list[FolderEntry]) -> list[tuple[str, str, str, int]]:
+    """Path, size, format and number of traces of each line: a folder of one format is a line."""
+    groups: dict[tuple[str, str], list[FolderEntry]] = {}
+    for entry in entries:
+        folder = os.path.dirname(entry.path)  # noqa: PTH120
+        key = entry.path if entry.bytes is None or not folder else f"{folder}/"
+        groups.setdefault((key, entry.words), []).append(entry)
+    return [
+        (
+            group[0].path if len(group) == 1 else path,
+            "" if group[0].bytes is None else size(sum(entry.bytes or 0 for entry in group)),
+            words if len(group) == 1 else f"{words}, {len(group):,} files",
+            len(group),
+        )
+        for (path, words), group in groups.items()
+    ]
 
 
 def _commands(entries: list[FolderEntry], width: int, verbs: Container[str]) -> Iterator[str]:

@@ -124,10 +124,12 @@ def _parts(
     from rich.text import Text
 
     from profframe.show import terminal
+    from profframe.show.run_paths import with_paths
 
     parts: list[RenderableType] = []
     if not opening.words.is_all:
-        parts.append(terminal.ranking(opening.overview, top, width, "Overview"))
+        overview = with_paths(opening.overview, opening.traces)
+        parts.append(terminal.ranking(overview, top, width, "Overview"))
     for words in opening.words.parts:
         if not opening.words.is_all:
             parts.append(Text("\n".join(f"{words.label}: {line}" for line in words.what)))

@@ -13,6 +13,7 @@ from profframe.readers.formats import FORMATS
 from profframe.show import notebook, units
 from profframe.show.device_time import TimeParts, devices
 from profframe.show.each_run import time_of_each, work_of_each
+from profframe.show.run_paths import run_paths
 from profframe.show.special_files import FileSummaries
 
 _USUAL: Final = ("chrome", "torch")
@@ -106,8 +107,11 @@ class Summary:
         ranks: dict[str, list[int]] = {}
         for run, rank in self.overview.select("run", "rank").iter_rows():
             ranks.setdefault(run, []).append(rank)
+        paths = run_paths(self.traces)
+        files = {run: f", {path}" for run, path in paths.items()}
         texts = [
-            f"{short(run)} (rank{'s' if len(members) > 1 else ''} {spans(members)})"
+            f"{short(run)} (rank{'s' if len(members) > 1 else ''} {spans(members)}"
+            f"{files.get(run, '')})"
             for run, members in ranks.items()
         ]
         rest = len(texts) - _MOST_RUNS

@@ -14,8 +14,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from profframe.query.selection import spans
-from profframe.show import units
+from profframe.show import quality_text, units
 from profframe.show.columns import (
     ABOUT,
     KEYS,
@@ -144,28 +143,14 @@ def ranking(
 
 
 def notes(quality: pl.DataFrame, width: int | None) -> RenderableType:
-    """Quality notes; those that several ranks share once."""
+    """Quality notes; those that several ranks or files share once."""
     lines = grid()
     lines.add_column(no_wrap=True)
     lines.add_column(justify="right", no_wrap=True)
     lines.add_column(overflow="fold", max_width=width)
-    single = quality.select(KEYS).n_unique() == 1
-    events: Counter[tuple[str, ...]] = Counter()
-    ranks: dict[tuple[str, ...], set[int]] = {}
-    for row in quality.iter_rows(named=True):
-        note = row["action"] if row["detail"] is None else f"{row['action']}: {row['detail']}"
-        key = (row["run"], row["issue"], note)
-        events[key] += row["events"]
-        ranks.setdefault(key, set()).add(row["rank"])
-    for (run, issue, note), count in events.items():
-        own = ranks[run, issue, note]
-        where = f" [{run}, {'rank' if len(own) == 1 else 'ranks'} {spans(sorted(own))}]"
-        lines.add_row(
-            Text(units.visible(issue)),
-            Text(units.count(count)),
-            Text(units.visible(note if single else note + where)),
-        )
-    return Group(Text("Quality", style="bold cyan"), lines)
+    for line in quality_text.lines(quality):
+        lines.add_row(*(Text(units.visible(part)) for part in line))
+    return Group(Text(quality_text.HEADING, style="bold cyan"), lines)
 
 
 def summary(summary: Summary, name: str) -> RenderableType:

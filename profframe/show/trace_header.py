@@ -17,7 +17,7 @@ from rich.text import Text
 
 from profframe.facts.step_times import is_ahead
 from profframe.readers.formats import FORMATS
-from profframe.show import units
+from profframe.show import quality_text, units
 from profframe.show.columns import KEYS
 from profframe.show.device_time import (
     LEAST_SHARE,
@@ -380,7 +380,7 @@ def _recorded(opening: TraceHeader) -> tuple[str, ...]:
     flags = _flags(traces["profiler_flags"])
     full = f"{by} with {', '.join(flags)}" if flags else by
     ran = opening.frameworks["framework"].to_list()
-    notes = opening.quality.height
+    notes = len(quality_text.notes(opening.quality))
     of = [f"runs {', '.join(ran)}"] if ran else []
     note = [f"{units.plural(notes, 'quality note')} below"] if notes else []
     return tuple("; ".join(p) for p in ([full, *of, *note], [full, *of], [by, *of], [by]))

@@ -46,6 +46,6 @@ def page() -> str:
         ),
         "",
     ]
-    lines += ["| issue | what it is | what is done |", "|---|---|---|"]
-    lines += [f"| `{c.name}` | {c.finds} | {c.action} |" for c in CHECKS.values()]
+    lines += ["| issue | what it is | what is done | what to do |", "|---|---|---|---|"]
+    lines += [f"| `{c.name}` | {c.finds} | {c.action} | {c.remedy} |" for c in CHECKS.values()]
     return "\n".join(lines) + "\n"

@@ -40,15 +40,34 @@ def test_traces_are_listed_with_their_size_and_kind(here: Path, run: Run) -> Non
     code, printed, error = run()
     assert (code, error) == (0, "")
     lines = printed.splitlines()
-    assert lines[0].startswith("4 traces in this folder")
-    listed = sorted(line.split("  ")[0] for line in lines[1:5])
-    assert listed == [
-        "memory/snapshot.pickle", "new trace.json.gz", "runs/old/rank0.json.gz",
-        "runs/old/rank1.json.gz",
-    ]  # fmt: skip
+    assert lines[0] == (
+        "4 traces in this folder and 2 levels of folders below it (1 in this folder itself), the "
+        "latest first:"
+    )
+    listed = sorted(line.split("  ")[0] for line in lines[1:4])
+    assert listed == ["memory/snapshot.pickle", "new trace.json.gz", "runs/old/"]
     assert any("KiB" in line and line.endswith("torch's profiler") for line in lines)
+    assert any(line.endswith("torch's profiler, 2 files") for line in lines)
     assert "  profframe 'new trace.json.gz'" in lines
     assert "  profframe runs/old" in lines
+
+
+def test_folders_of_a_job_do_not_hide_other_traces(here: Path, run: Run) -> None:
+    for rank in range(30):
+        copied(here / "job" / f"rank{rank}.json.gz")
+    copied(here / "first.json.gz", age_s=100)
+    lines = run()[1].splitlines()
+    assert lines[1].startswith("job/ ")
+    assert lines[1].endswith("torch's profiler, 30 files")
+    assert lines[2].startswith("first.json.gz ")
+
+
+def test_a_long_list_counts_the_traces_that_it_leaves_out(here: Path, run: Run) -> None:
+    for number in range(22):
+        copied(here / f"{number}.json.gz", age_s=number)
+    for rank in range(2):
+        copied(here / "job" / f"rank{rank}.json.gz", age_s=100)
+    assert "and 4 more traces" in run()[1].splitlines()
 
 
 def test_a_store_is_one_line(here: Path, run: Run) -> None:

@@ -1,0 +1,55 @@
+"""Quality notes for people: what was noticed, what was done about it, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profframe.schema import CHECKS, quality_rows
+from profframe.show.quality_text import sentence
+from tests.conftest import Run
+from tests.unit.test_opening import first_lines, labelled, written
+
+
+def test_a_note_says_what_how_much_what_was_done_and_what_to_do() -> None:
+    row = quality_rows(("outside_steps", 3, "1.000 ms", None)).to_pylist()[0]
+    assert sentence(row) == (
+        "Work of devices in no profiler step, although there are steps: 1.000 ms. "
+        "Left out of what is per step; in times of the whole trace. "
+        "Usually it was launched before the first step: nothing to do, or record a step before. "
+        "`profframe diff --outside all` counts it"
+    )
+
+
+def test_names_of_columns_keep_their_letters() -> None:
+    row = quality_rows(("overrun", 1, None, None)).to_pylist()[0]
+    assert sentence(row).endswith(". dur_ns is NULL")
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_files_that_are_no_traces_are_one_note(number: int, tmp_path: Path, run: Run) -> None:
+    written(tmp_path)
+    for one in range(number):
+        (tmp_path / f"train{one}.py").write_text("import torch\n")
+    printed = run(tmp_path)[1]
+    notes = [line for line in printed.splitlines() if line.startswith("skipped_file")]
+    (note,) = notes
+    assert note.split()[1] == str(number)
+    assert labelled(printed)["recorded"][0].endswith("; 3 quality notes below")
+    if number > 1:
+        assert "5 files of the directory or pattern are no traces. Not loaded: " in note
+        assert "train0.py, train1.py, train2.py, 2 more." in printed
+    assert "Name the traces, or a pattern such as '*.json.gz'" in " ".join(printed.split())
+    assert first_lines(printed)[0].endswith(": 1 run, 1 rank, 2 steps, 200.000 us")
+
+
+def test_what_happens_often_says_what_to_do() -> None:
+    """Checks that real traces have, most of them many times."""
+    often = (
+        "kernel_without_launch", "launch_without_work", "outside_steps", "incomplete_step",
+        "host_ahead", "crossing_slices", "external_id_mismatch", "collective_without_metadata",
+        "work_needs_lengths", "fill_without_work", "wait_for_unknown_event", "unknown_device",
+    )  # fmt: skip
+    assert not [name for name in often if not CHECKS[name].remedy]
+    assert not [c.name for c in CHECKS.values() if c.remedy and not c.remedy.endswith(".")]
