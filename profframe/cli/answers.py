@@ -97,7 +97,6 @@ def answer(
     each.
     """
     from profframe.query.division import ranked_by
-    from profframe.show.openmetrics import of_runs
     from profframe.show.rank_means import worst
     from profframe.trace.query import answers
 
@@ -150,10 +149,41 @@ def answer(
     else:
         result = getattr(trace, name)(**arguments)
         rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
-    shown, metrics = _with_paths(rows, trace, output), of_runs if name == "runs" else None
-    output.emit(shown, readable=output.of(trace), keep=keep, metrics=metrics)
+    _emit(name, given, trace, rows, output, keep=keep)
     _note_of_one_line(name, given, rows, output)
     return 0
+
+
+def _emit(
+    name: str,
+    given: Mapping[str, str],
+    trace: Trace,
+    rows: pl.DataFrame,
+    output: OutputOptions,
+    *,
+    keep: set[str],
+) -> None:
+    """Write the rows, for people with what is said above and below them."""
+    from profframe.show.openmetrics import of_runs
+
+    metrics = of_runs if name == "runs" else None
+    top, title = _opening(name, given, trace, rows, output)
+    shown = _with_paths(rows, trace, output)
+    readable = output.of(trace)
+    output.emit(shown, readable=readable, top=top, keep=keep, metrics=metrics, title=title)
+
+
+def _opening(
+    name: str, given: Mapping[str, str], trace: Trace, rows: pl.DataFrame, output: OutputOptions
+) -> tuple[int | None, str]:
+    """Number of rows for people, and a line above them: of what ran again, how much in all."""
+    from profframe.show import recompute_text
+
+    if name != "recompute" or output.form != "table" or not rows.height:
+        return None, ""
+    if "top" in given:
+        return None, recompute_text.headline(trace.recompute())
+    return recompute_text.MOST_ROWS, recompute_text.title(rows, recompute_text.MOST_ROWS)
 
 
 def _with_paths(rows: pl.DataFrame, trace: Trace, output: OutputOptions) -> pl.DataFrame:

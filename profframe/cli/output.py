@@ -137,13 +137,14 @@ class OutputOptions:
         chooses: bool = False,
         keep: Collection[str] = (),
         metrics: Callable[[pl.DataFrame], str] | None = None,
+        title: str = "",
     ) -> None:
         """Write a frame, or its wanted columns, to the file or to stdout.
 
         Programs get it as it is. People get what ``human`` makes for a width, or else a table of at
         most ``top`` rows, as ``readable`` makes them, which leaves out columns to ``keep`` last.
         ``comment`` gives it as Markdown. With ``chooses`` both have only the wanted columns.
-        ``metrics`` gives it as OpenMetrics.
+        ``metrics`` gives it as OpenMetrics. ``title`` is a line above the rows.
         """
         from profframe.show import columns, terminal
         from profframe.show.comment import rows_table
@@ -161,7 +162,9 @@ class OutputOptions:
             names = self.columns or columns.informative(shown, keys_of=frame)
             rows = shown.select(names)
             notes = [*footnotes(rows, of_shares(docs_of(frame)))]
-            human = functools.partial(terminal.table, rows, why_empty=why, keep=keep, notes=notes)
+            human = functools.partial(
+                terminal.table, rows, title=title, why_empty=why, keep=keep, notes=notes
+            )
             if of_rows or comment is None:
                 comment = functools.partial(rows_table, rows)
         if self.form == "table" and self.file is None and human:

@@ -34,6 +34,9 @@ _MADE_OF: Final[Mapping[str, str]] = {
 """Columns that are only shown, and of which they are made."""
 _KEPT: Final = ("change_ns", "base_ns", "other_ns", "base_call_ns", "other_call_ns")
 """Columns that are left out last."""
+_SIDES: Final = ("base", "other")
+_LEAST_ALIKE: Final = 0.2
+"""Minimum share of kernel time in kernels of both sides, where names can be compared."""
 _COUNTS: Final = ("added", "removed", "changed", "significant")
 
 
@@ -101,7 +104,7 @@ def remarks(
         return []
     names = rows["base"][0], rows["other"][0]
     lines = _devices(names, models)
-    left_out = [rows[f"{side}_steps_left_out"][0] for side in ("base", "other")]
+    left_out = [rows[f"{side}_steps_left_out"][0] for side in _SIDES]
     if any(left_out):
         sides = ", ".join(
             f"{number:,} of {number + rows[f'{side}_samples'][0]:,} steps of "
@@ -115,6 +118,8 @@ def remarks(
         lines.append(_left_out(outside))
     if any(lost_calls):
         lines.append(f"warning: {units.lost_work(names, lost_calls)}: no number here has it")
+    if line := _unlike_kernels(rows):
+        lines.append(line)
     differ = rows["warning"].count()
     if differ:
         rest = "a row's" if differ == 1 else f"{differ:,} rows'"
@@ -123,6 +128,27 @@ def remarks(
             "compare the time per call"
         )
     return lines
+
+
+def _unlike_kernels(rows: pl.DataFrame) -> str:
+    """What to match kernels by if hardly any has the same name on both sides."""
+    import polars as pl
+
+    kernels = rows.filter(what="kernel")
+    time = pl.sum_horizontal("base_ns", "other_ns").sum()
+    total = kernels.select(time).item()
+    both = kernels.filter(pl.col("base_ns") > 0, pl.col("other_ns") > 0).select(time).item()
+    if (
+        not total
+        or both >= _LEAST_ALIKE * total
+        or not all(kernels[f"{s}_ns"].sum() for s in _SIDES)
+    ):
+        return ""
+    return (
+        f"only {units.share(both / total)} of kernel time is in kernels that both sides have by "
+        "name: devices and libraries name them differently; --kernel-by category compares what "
+        "they do"
+    )
 
 
 def growth(base_ns: int, other_ns: int) -> str:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from profframe.show.special_files import FileSummaries
 
 STYLES: Final = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan"}
+NOT_ESTIMATED: Final = "not estimated"
+"""In place of a gain that nothing in the trace tells."""
+_TRY_IT: Final = "nothing recorded tells how much; make the change and compare (profframe diff)"
 _INDENT: Final = 8
 
 
@@ -88,7 +91,11 @@ def gain_of(row: Mapping[str, Any]) -> str:
 def _details(row: dict[str, Any]) -> list[str]:
     basis, events = row["gain_basis"], row["evidence_events"] or []
     gain = gain_of(row)
-    gain_text = f"gain about {gain}" if row["estimated_gain_ns"] else f"gain {gain or 'unknown'}"
+    gain_text = (
+        f"gain about {gain}" if row["estimated_gain_ns"] else f"gain {gain or NOT_ESTIMATED}"
+    )
+    if row["estimated_gain_ns"] is None and not basis:
+        basis = _TRY_IT
     first = ", ".join(map(str, events[:5]))
     rest = ", ..." if len(events) > 5 else ""
     lines = [

@@ -19,6 +19,8 @@ _WHOLE: Final = "_whole"
 _ALIKE: Final = 1 + 1e-6
 _COUNTS: Final = ("calls", "kernels", "gaps")
 _STATISTIC: Final = re.compile(r"(mean|p\d+|std|min|max)_")
+_WAITS: Final = "only_waits"
+"""Rows in which this is so come last, whatever their time."""
 
 
 def rank_means(rows: pl.DataFrame, of: RankKeys, by: str) -> pl.DataFrame:
@@ -59,6 +61,7 @@ def rank_means(rows: pl.DataFrame, of: RankKeys, by: str) -> pl.DataFrame:
         return rows
     others = [name for name in rows.columns if name not in {"run", "rank", *keys}]
     has_value = pl.col(by).is_not_null()
+    last = [name for name in (_WAITS,) if name in others]
     means = (
         numbered.sort(by, descending=True, nulls_last=True, maintain_order=True)
         .group_by("run", *keys, maintain_order=True)
@@ -70,7 +73,7 @@ def rank_means(rows: pl.DataFrame, of: RankKeys, by: str) -> pl.DataFrame:
             pl.col(by).first().alias(worst(by)),
             *(_together(rows, name, of) for name in others),
         )
-        .sort(_TOTAL, descending=True, nulls_last=True, maintain_order=True)
+        .sort(*last, -pl.col(_TOTAL), nulls_last=True, maintain_order=True)
     )
     for ratio, amount in of.wholes:
         if {ratio, amount} <= {*others}:

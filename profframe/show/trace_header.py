@@ -27,7 +27,7 @@ from profframe.show.device_time import (
     shares,
 )
 from profframe.show.each_run import most_of_each, steps_of_each, time_of_each, work_of_each
-from profframe.show.findings import STYLES, gain_of, ranks_of
+from profframe.show.findings import NOT_ESTIMATED, STYLES, gain_of, ranks_of
 from profframe.show.summary import Summary
 
 TOP: Final = 3
@@ -195,7 +195,7 @@ def findings(opening: TraceHeader) -> Iterator[tuple[str, str, str, str]]:
             place.append(ranks_of(row))
         yield (
             str(row["severity"]),
-            gain_of(row) or "unknown",
+            gain_of(row) or NOT_ESTIMATED,
             units.visible(str(row["finding"])),
             f" ({', '.join(place)})" if place else "",
         )
@@ -278,7 +278,16 @@ def _cut(finding: str, where: str, room: int | None) -> str:
         where, left = "", room
     if len(finding) <= left:
         return finding + where
-    return finding[: left - 1].rstrip(" ,") + "…" + where
+    return _whole_clauses(finding, left) + where
+
+
+def _whole_clauses(finding: str, room: int) -> str:
+    """The clauses that fit, or else the words: cut within a clause, it loses its point."""
+    begin = finding[: room - 1]
+    ends = [match.start() for match in re.finditer(r"[,;:] ", finding[: room - 1])]
+    if ends and 2 * ends[-1] >= room:
+        return f"{begin[: ends[-1]]} …"
+    return begin.rpartition(" ")[0].rstrip(" ,;:") + " …" if " " in begin else f"{begin}…"
 
 
 def _of_events(summary: Summary, span_ns: int) -> str:

@@ -1523,10 +1523,10 @@ def python_lines(
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, name), by run and rank, the longest self_ns first, then
-        self_device_ns, then by name. Columns: ``run rank name calls total_ns self_ns self_share
-        idle_ns kernels device_ns self_device_ns self_backward_device_ns device_share first_id
-        lines_from``.
+        One row per (run, rank, name), by run and rank, those that only wait last, the longest
+        self_ns first, then self_device_ns, then. Columns: ``run rank name calls total_ns self_ns
+        self_share idle_ns kernels device_ns self_device_ns self_backward_device_ns device_share
+        first_id only_waits lines_from``.
     """
     return answer(
         self, "python_lines", into=into, sort=sort, top=top, columns=columns, each=each, on=on

@@ -1,5 +1,6 @@
 -- python_lines: host self time, device time and idle time by line of the user's code, or of libraries too.
--- One row per (run, rank, name), by run and rank, the longest self_ns first, then self_device_ns, then by name.
+-- One row per (run, rank, name), by run and rank, those that only wait last, the longest self_ns first, then self_device_ns, then
+-- by name.
 -- A line is a frame of the user's own code, not of PyTorch, Python or another package; profilers record the line on which its
 -- function begins. With `into` frames of libraries are lines too, so that time in a data loader or a dataset of a library is not
 -- that of the line that called it; a built-in function or a module call is never a line, and is part of the one that it is in.
@@ -30,6 +31,7 @@
 -- self_backward_device_ns   BIGINT   ns    the same for its backward ops; NULL if no backward op has a known forward op
 -- device_share              DOUBLE   0..1  the sum of both over all device time of the run and rank; NULL if that is 0
 -- first_id                  BIGINT         event_id of its first frame, or of the op that stands in
+-- only_waits                BOOLEAN        all its frames wait (`is_wait`), on threads that run no op and launch nothing
 -- lines_from                VARCHAR        where it comes from: frames, stacks, provenance (files of `load(provenance=)`)
 WITH own AS MATERIALIZED (
     SELECT run, rank, event_id, label AS name
@@ -52,6 +54,12 @@ slices AS MATERIALIZED (
     FROM own
     JOIN events AS frame ON own.run = frame.run AND own.rank = frame.rank AND own.event_id = frame.event_id
 ),
+-- Threads that do something besides Python.
+active AS (
+    SELECT DISTINCT run, rank, thread
+    FROM events
+    WHERE kind = 'host_op' OR is_call(kind)
+),
 idle_slices AS MATERIALIZED (
     SELECT * REPLACE (idle_ns AS dur_ns)
     FROM slices
@@ -61,8 +69,10 @@ named AS (
         region, run, rank, name,
         CASE WHEN bool_and(is_call) THEN sum(coalesce(replays, 1))::BIGINT END AS calls,
         arg_min(event_id, {'at': start_ns, 'id': event_id}) AS first_id,
+        is_wait(name) AND bool_and(active.thread IS NULL) AS only_waits,
         string_agg(DISTINCT lines_from, ', ' ORDER BY lines_from DESC) AS lines_from
     FROM slices
+    LEFT JOIN active USING (run, rank, thread)
     GROUP BY region, run, rank, name
 ),
 work AS MATERIALIZED (
@@ -114,7 +124,7 @@ lines AS MATERIALIZED (
         device.device_ns,
         CASE WHEN device.device_ns IS NOT NULL THEN self.self_device_ns END AS self_device_ns,
         CASE WHEN known.is_known THEN backward_own.self_device_ns END AS self_backward_device_ns,
-        named.first_id, named.lines_from
+        named.first_id, named.only_waits, named.lines_from
     FROM named
     LEFT JOIN region_host(slices) AS host ON named.region = host.region
     LEFT JOIN region_device(places, work) AS device ON named.region = device.region
@@ -145,7 +155,7 @@ rests AS (
 rows AS (
     FROM lines
     UNION ALL BY NAME
-    SELECT run, rank, name, rest_ns AS self_device_ns, backward_ns AS self_backward_device_ns
+    SELECT run, rank, name, rest_ns AS self_device_ns, backward_ns AS self_backward_device_ns, false AS only_waits
     FROM rests
 )
 SELECT
@@ -163,8 +173,9 @@ SELECT
     try_cast(rows.self_backward_device_ns AS BIGINT) AS self_backward_device_ns,
     (rows.self_device_ns::HUGEINT + coalesce(rows.self_backward_device_ns, 0)) / nullif(devices_of.all_ns, 0) AS device_share,
     rows.first_id,
+    rows.only_waits,
     rows.lines_from
 FROM rows
 LEFT JOIN devices_of ON rows.run = devices_of.run AND rows.rank = devices_of.rank
 WINDOW of_rank AS (PARTITION BY rows.run, rows.rank)
-ORDER BY rows.run, rows.rank, rows.self_ns DESC NULLS LAST, rows.self_device_ns DESC NULLS LAST, rows.name NULLS LAST
+ORDER BY rows.run, rows.rank, only_waits, rows.self_ns DESC NULLS LAST, rows.self_device_ns DESC NULLS LAST, rows.name NULLS LAST

@@ -57,6 +57,17 @@ CASE
         OR contains('/' || replace(name, chr(92), '/'), '/' || library || '.py(')
 END;
 
+-- is_wait: whether a Python frame is a function of Python's library that waits for another thread, process or connection.
+-- parameter name VARCHAR  name of the frame: `path/file.py(12): function`
+-- returns BOOLEAN  whether it is
+-- example: SELECT is_wait('threading.py(355): wait')
+CREATE OR REPLACE TEMP MACRO is_wait(name) AS
+regexp_matches(
+    replace(name, chr(92), '/'),
+    '(?:^|/)(?:threading|queue|selectors|socket|ssl|subprocess|multiprocessing/\w+|concurrent/futures/\w+)\.py\(\d+\): '
+    || '(?:_?wait|wait_for|_wait_for_tstate_lock|acquire|join|get|_?poll|select|_?recv\w*|accept|result|_worker)$'
+);
+
 -- line_of: the innermost frame of a stack that time is counted for.
 -- parameter stack VARCHAR  frames joined by `;`, the innermost first
 -- parameter library VARCHAR  as for is_line

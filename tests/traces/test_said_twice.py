@@ -263,7 +263,7 @@ def check_findings(said: Said) -> None:
     for tile in said.tiles:
         text = re.sub(r" \([^()]*(?:rank|more finding)[^()]*\)$", "", tile.text)
         same = {of: told for of, told in said.gains.items() if of.startswith(text)}
-        gain = tile.gain or "unknown"
+        gain = tile.gain or "not estimated"
         assert {f"gain about {gain}", f"gain {gain}"} & {*same.values()}, tile
 
 

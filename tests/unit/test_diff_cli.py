@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests import needs
 from tests.builders import Row, event, loaded, stored
 from tests.conftest import Run
 from tests.members import few
@@ -362,3 +363,16 @@ def test_a_data_type_is_checked_before_loading(run: Run, pair: tuple[str, str]) 
     code, _, err = run("diff", "absent", "absent", "--dtype", "fp17")
     assert code == 2
     assert "no dtype named 'fp17'" in err
+
+
+def test_kernels_of_two_vendors_are_compared_by_category(run: Run) -> None:
+    base, other = (
+        needs.traces(f"AMD-AGI__TraceLens/{name}/Qwen1.5-0.5B-Chat.json.gz")
+        for name in ("h100", "mi300")
+    )
+    hint = "% of kernel time is in kernels that both sides have by name: "
+    lines = [line for line in run("diff", base, other)[1].splitlines() if hint in line]
+    assert len(lines) == 1
+    assert "--kernel-by category compares what they do" in lines[0]
+    assert hint not in run("diff", base, other, "--kernel-by", "category")[1]
+    assert hint not in run("diff", base, base)[1]

@@ -339,3 +339,11 @@ def test_tables_of_a_report_have_means(tmp_path: Path) -> None:
     assert "mean of 4 ranks" not in pages["rank"]
     with pytest.raises(ParameterError, match="per: 'rank' or None, not 'run'"):
         trace.report(tmp_path / "r.html", per="run")
+
+
+def test_rows_that_only_wait_come_last() -> None:
+    rows = pl.DataFrame(
+        {"run": "a", "rank": [0, 1] * 2, "name": ["wait", "wait", "train", "train"]}
+        | {"self_ns": [9, 9, 1, 3], "only_waits": [True, True, False, False]}
+    )
+    assert rank_means(rows, RankKeys(("name",)), "self_ns")["name"].to_list() == ["train", "wait"]
