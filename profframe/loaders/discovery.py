@@ -168,7 +168,9 @@ def trace_files(sources: Iterable[Source]) -> Files:
             continue
         path = _STDIN if os.fspath(source) == "-" else Path(source)
         if store.is_store(path):
-            raise ParameterError(f"{path} is a store, which must be the only source")
+            raise ParameterError(
+                f"{path} is a store, which is opened alone: give only its path, or name trace files"
+            )
         if path.is_dir():
             files = _files_in(path)
             if not files:
@@ -187,7 +189,9 @@ def trace_files(sources: Iterable[Source]) -> Files:
             if not files:  # like a shell that expands the pattern to folders
                 files = [file for folder in matches for file in _files_in(folder)]
             if not files:
-                raise NoTraceFoundError(f"{path}: no file matches the pattern")
+                raise NoTraceFoundError(
+                    f"{path}: no file matches the pattern (** searches below a folder)"
+                )
             paths += files
         elif was_url(str(path)):
             raise NoTraceFoundError(f"{path}: no such file; a URL is given as text, not as a Path")

@@ -181,7 +181,7 @@ def _range(parameter: str, text: str) -> range:
         raise ParameterError(f"{parameter}: {text!r} is neither a number nor a range such as 0-63")
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
-        raise ParameterError(f"{parameter}: {text!r} ends before it begins")
+        raise ParameterError(f"{parameter}: {text!r} ends before it begins: write {last}-{first}")
     return range(first, last + 1)
 
 
@@ -211,7 +211,7 @@ def integer(parameter: str, value: object) -> int:
     except TypeError:
         number = None
     if number is None or not -(2**63) <= number < 2**63:
-        raise ParameterError(f"{parameter}: needs 64-bit integers, got {value!r}")
+        raise ParameterError(f"{parameter}: needs 64-bit integers (whole numbers), got {value!r}")
     return number
 
 

@@ -71,7 +71,9 @@ class PageOptions:
         """Check the options before a large trace is loaded."""
         page.check_installed()
         if not self.keys or integer("top", self.top) < 1:
-            raise ParameterError("sections, top: a page needs at least one section and one row")
+            raise ParameterError(
+                "sections, top: a report needs at least one section and one row per table"
+            )
         if self.timeline not in FORMS:
             raise UnknownNameError.one_of("timeline", self.timeline, FORMS)
         if self.per not in {None, _RANK}:

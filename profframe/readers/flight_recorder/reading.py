@@ -60,8 +60,8 @@ def read(
         raise _not_a_dump(source, '"entries" is not a list')
     if len(entries) > limits.MOST_ENTRIES:
         raise SourceError(
-            f"{source.path}: it has {len(entries):,} entries, of which "
-            f"{limits.MOST_ENTRIES:,} can be read"
+            f"{source.path}: a dump with {len(entries):,} records, of which "
+            f"{limits.MOST_ENTRIES:,} can be read: record fewer (TORCH_FR_BUFFER_SIZE)"
         )
     quality = Quality()
     kept = [entry for entry in entries if isinstance(entry, Mapping)]

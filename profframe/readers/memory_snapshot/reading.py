@@ -245,7 +245,10 @@ def _lists(value: Any, source: ByteSource) -> list[int]:
     if not isinstance(value, list):
         raise SourceError(f"{source.path}: {_TRACES} is not a list with one list for each device")
     if len(value) > _MOST_DEVICES:
-        raise SourceError(f"{source.path}: {_TRACES} has lists of {len(value):,} devices")
+        raise SourceError(
+            f"{source.path}: {_TRACES} names {len(value):,} devices, more than a "
+            f"machine has ({_MOST_DEVICES:,} are read): the snapshot is damaged; take it again"
+        )
     return [getattr(part, "number", -1) for part in value]
 
 
@@ -280,7 +283,10 @@ def _dicts(value: Any, name: str, source: ByteSource) -> list[dict[Any, Any]]:
 
 def _counted(value: list[Any], name: str, source: ByteSource) -> list[Any]:
     if len(value) > limits.MOST_ROWS:
-        raise SourceError(f"{source.path}: {name} has {len(value):,} values")
+        raise SourceError(
+            f"{source.path}: {name} has {len(value):,} values, of which "
+            f"{limits.MOST_ROWS:,} can be read: record fewer (max_entries=)"
+        )
     return value
 
 

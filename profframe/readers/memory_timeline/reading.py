@@ -130,8 +130,8 @@ def _columns(source: ByteSource) -> tuple[Ints, ...]:
     if not text.endswith(b"]]"):
         damage = f" ({source.damage})" if source.damage else ""
         raise SourceError(
-            f"{source.path}: a memory timeline that ends early, after {len(text):,} bytes without "
-            f"blanks{damage}; write it again"
+            f"{source.path}: a memory timeline that ends early, after {len(text):,} bytes{damage}: "
+            "the program was stopped while it wrote; export it again"
         )
     lines = text[2:-2].replace(b"],[", b"\n")
     try:
