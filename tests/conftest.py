@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import gc
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -137,10 +138,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(selection, "profframe-selection")
 
 
+def pytest_collection() -> None:
+    """While tests are collected there is nothing to throw away."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Leave ten thousand tests out of what each garbage collection looks at."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:
@@ -163,9 +169,14 @@ def _unlike(paths: list[Path]) -> list[Path]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that takes ``chrome_trace`` runs once for each real trace; ids are numbers."""
+    """A test that takes ``chrome_trace`` runs once for each real trace; ids are numbers.
+
+    Those from ``LARGE`` on, bytes of the compressed file if its module has such, are long.
+    """
     if "chrome_trace" in metafunc.fixturenames:
         found = chrome_traces()
         ids = [str(number) for number in range(len(found))]
-        members = needs.members(few(found, _unlike(found)))
+        large = getattr(metafunc.module, "LARGE", math.inf)
+        kept = [path for path in _unlike(found) if path.stat().st_size < large]
+        members = needs.members(few(found, kept))
         metafunc.parametrize("chrome_trace", members, ids=ids)

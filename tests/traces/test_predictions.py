@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from profframe import Trace
 from tests import needs
 from tests.conftest import real_trace
 from tests.property.test_predictions import check
 
-LARGEST = 2
+LARGEST: Final = 2
+"""Kernels that are taken away, each by itself."""
+LARGE: Final = 150_000
+"""Bytes of the compressed files that take longer than all others together."""
 
 
 def test_paths_and_predictions(chrome_trace: Path) -> None:

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pytest
 
 import profframe
 from profframe import schema
-from tests import needs
 from tests.conftest import real_trace
 from tests.oracles import chrome
 from tests.round_trip import content
@@ -59,14 +57,7 @@ CERTAIN: Final = {
 """Notes that do not say that an event was dropped or changed."""
 
 
-@pytest.mark.parametrize("is_large", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_every_row_is_as_a_plain_reader_has_it(chrome_trace: Path, is_large: bool) -> None:
-    if is_large != (chrome_trace.stat().st_size >= LARGE):
-        needs.another_trace("it is large, or not large")
-    check(chrome_trace)
-
-
-def check(chrome_trace: Path) -> None:
+def test_every_row_is_as_a_plain_reader_has_it(chrome_trace: Path) -> None:
     plain = chrome.read(content(chrome_trace))
     trace = real_trace(chrome_trace)
     tables, as_torch = trace.tables, real_trace(chrome_trace, "torch").tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -15,6 +15,8 @@ from tests.conftest import real_trace
 from tests.oracles import completions
 from tests.oracles.intervals import Span, merged, shared
 
+LARGE: Final = 150_000
+"""Bytes of the compressed files that take longer than all others together."""
 PARTS = ("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns")
 
 
