@@ -6,6 +6,7 @@ import inspect
 import pickle
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,10 +52,17 @@ LIKE_OTHERS: Final = (
 NO_DEPENDENCIES: Final = "nothing in this trace waited for anything else in it"
 
 
+@cache
+def _gpu() -> Trace:
+    return profframe.load(GPU)
+
+
+@cache
 def _op() -> Trace:
     return loaded(event("aten::mm", 0, 10))
 
 
+@cache
 def _ranks(*, late: int = 0, step: int | None = None) -> Trace:
     """A collective of gloo on each of two ranks; the second comes so much later, before a step."""
     first = (event("gloo:all_reduce", 10, 90), event("aten::mm", 95, 99))
@@ -67,6 +75,7 @@ def _ranks(*, late: int = 0, step: int | None = None) -> Trace:
     return together(loaded(*first, *marks, rank=0), loaded(*second, *marks, rank=1))
 
 
+@cache
 def _runs(number: int, *names: str) -> Trace:
     """Runs that are all alike."""
     ops = [event(name, 10 * place, 10 * place + 9) for place, name in enumerate(names)]
@@ -81,8 +90,9 @@ def _steps(number: int) -> Trace:
     return loaded(*marks)
 
 
+@cache
 def _nothing_left() -> Trace:
-    return profframe.load(GPU).filter(start_ns=0, end_ns=1)
+    return _gpu().filter(start_ns=0, end_ns=1)
 
 
 CASES: Final[Mapping[str, list[tuple[Callable[[], Any], str]]]] = {
@@ -155,7 +165,7 @@ CASES: Final[Mapping[str, list[tuple[Callable[[], Any], str]]]] = {
         (lambda: _op().dependencies(), NO_DEPENDENCIES),
         (lambda: stored().dependencies(), "no slices of any kind in this trace"),
         (
-            lambda: profframe.load(GPU).filter(kinds="overhead").dependencies(),
+            lambda: _gpu().filter(kinds="overhead").dependencies(),
             "the filter leaves no slices of any kind; the whole trace has some",
         ),
         (lambda: _nothing_left().dependencies(), "the filter leaves nothing of the trace"),
@@ -188,7 +198,7 @@ CASES: Final[Mapping[str, list[tuple[Callable[[], Any], str]]]] = {
     "tree": [
         (lambda: stored().tree().slices, NO_HOST),
         (
-            lambda: profframe.load(GPU).filter(kinds="kernel").tree().slices,
+            lambda: _gpu().filter(kinds="kernel").tree().slices,
             "the filter leaves no host slices; the whole trace has some",
         ),
     ],
@@ -214,7 +224,7 @@ CASES: Final[Mapping[str, list[tuple[Callable[[], Any], str]]]] = {
             f"the table dependencies has no rows: {NO_DEPENDENCIES}",
         ),
         (
-            lambda: profframe.load(GPU).sql("FROM dependencies WHERE kind = 'x'"),
+            lambda: _gpu().sql("FROM dependencies WHERE kind = 'x'"),
             "no row matches the query",
         ),
     ],
@@ -366,11 +376,11 @@ def _unfinished_step() -> Trace:
 
 
 def _kernels() -> Trace:
-    return profframe.load(GPU).filter(kinds="kernel")
+    return _gpu().filter(kinds="kernel")
 
 
 def _after_steps() -> Trace:
-    trace = profframe.load(GPU)
+    trace = _gpu()
     return trace.filter(start_ns=max(trace.profiler_steps["start_ns"].to_list()) + 1)
 
 

@@ -292,12 +292,12 @@ def test_a_bare_shell_needs_the_files_that_the_header_names(answer: Answer) -> N
         assert shell.sql(answer.sql).columns == [column.name for column in answer.columns]
 
 
-@pytest.mark.parametrize("per", ["rank", "op", "kernel"])
-def test_stragglers_end_where_no_collective_has_two_ranks(per: str) -> None:
+def test_stragglers_end_where_no_collective_has_two_ranks() -> None:
     ops = [builders.event(f"aten::op{i % 50}", i * 10, i * 10 + 5) for i in range(20_000)]
     work = [
         builders.event("ncclAllReduce", i, i + 5, category="kernel", thread=1, device=0, stream=7)
         for i in range(0, 50_000, 500)
     ]
     trace = builders.loaded(*ops, *work).with_limits(timeout_s=30)  # DuckDB 2.0.0 waited for ever
-    assert not trace.answer("stragglers", per=per).height
+    for per in ("rank", "op", "kernel"):
+        assert not trace.answer("stragglers", per=per).height

@@ -16,6 +16,7 @@ from profframe.query.catalogue import find, selects
 from profframe.query.header import Answer, parse
 from profframe.query.run import script
 from tests.builders import event, loaded
+from tests.members import few
 
 GPU = Path(__file__).parent.parent.parent / "examples" / "gpu_training.json.gz"
 NAMES = [answer.name for answer in selects()]
@@ -84,7 +85,7 @@ def asked(gpu: Trace) -> Iterator[Trace]:
         yield asking
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", few(NAMES, 16))
 def test_every_answer(asked: Trace, name: str) -> None:
     """Its last column sorted, its first row: held against the whole answer, sorted by polars."""
     whole = pl.DataFrame(asked.answer(name))

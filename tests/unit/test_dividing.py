@@ -7,6 +7,7 @@ import shutil
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import redirect_stderr
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ HEAD = "-- mine: it.\n-- One row per run.\n-- needs: events\n"
 TAIL = "-- run VARCHAR  run\nSELECT run FROM events GROUP BY run ORDER BY run\n"
 
 
+@cache
 def trace(runs: tuple[str, ...] = RUNS, ranks: int = 2) -> Trace:
     """The same ops in all ranks of all runs, so that rows tie; those of rank 1 take 1 ns more."""
     return together(
@@ -57,10 +59,17 @@ def trace(runs: tuple[str, ...] = RUNS, ranks: int = 2) -> Trace:
     )
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("dividing") / "store"
+    trace().to_parquet(path)
+    return path
+
+
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    trace().to_parquet(tmp_path / "store")
-    return tmp_path / "store"
+def path(written: Path, tmp_path: Path) -> Path:
+    """A store of its own, which a test may damage."""
+    return shutil.copytree(written, tmp_path / "store")
 
 
 def folder(path: Path, run: str, rank: int) -> Path:
@@ -163,7 +172,7 @@ class TestAnswers:
     def test_order_number_and_columns_are_of_all_rows(self) -> None:
         given: dict[str, Any] = {"sort": ["calls", "+self_ns"], "top": 5, "columns": "run,self_ns"}
         assert same(trace().self_times(each="rank", **given), trace().self_times(**given))
-        for top in range(8):
+        for top in (0, 1, 3, 7):
             assert same(trace().self_times(each="run", top=top), trace().self_times(top=top))
 
     def test_it_needs_all_ranks(self) -> None:

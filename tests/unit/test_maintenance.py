@@ -359,7 +359,7 @@ def test_a_reader_at_work_finds_every_run_whole_or_not_at_all(tmp_path: Path) ->
         listener = threading.Thread(target=said.extend, args=(reader.stdout,))
         listener.start()
         until(lambda: said)
-        for _ in range(3):
+        for _ in range(2):
             maintenance.compact(tmp_path)
             write(tmp_path, "c", "d", ranks=4)
             maintenance.remove(tmp_path, "d")

@@ -180,15 +180,23 @@ def test_what_a_header_needs_is_known() -> None:
         reasons.check(parse(f"{text}SELECT 1 AS a", "x"))
 
 
-def test_what_is_recorded_is_what_polars_says(trace: Trace) -> None:
+@pytest.fixture(scope="module")
+def has(trace: Trace) -> dict[str, bool]:
+    """What is recorded."""
+    return {name: bool(of(trace)) for name, of in HAS.items()}
+
+
+def test_what_is_recorded_is_what_polars_says(trace: Trace, has: dict[str, bool]) -> None:
     row = trace.answer(sql_directory() / "inner" / "recorded.sql").row(0, named=True)
-    assert row == {name: bool(has(trace)) for name, has in HAS.items()}
+    assert row == has
 
 
-def test_no_answer_has_rows_without_what_it_needs(trace: Trace, answers: dict[str, Any]) -> None:
+def test_no_answer_has_rows_without_what_it_needs(
+    has: dict[str, bool], answers: dict[str, Any]
+) -> None:
     """Else the reason could be a guess."""
     for answer in selects():
-        lacks = [names for names in answer.recorded if not any(HAS[n](trace) for n in names)]
+        lacks = [names for names in answer.recorded if not any(map(has.__getitem__, names))]
         if lacks:
             assert not answers[answer.name].height, (answer.name, lacks)
 
@@ -353,13 +361,3 @@ def test_the_command_line_says_why_of_sql_and_filters(run: Run) -> None:
     assert run("answer", "counter_series", GPU, "-p", "name=x")[1].startswith(
         "no rows: no counters"
     )
-
-
-def test_every_answer_says_why_on_the_command_line(run: Run) -> None:
-    with profframe.load(CPU).session() as trace:
-        empty = [a.name for a in selects() if not trace.answer(a.name).height]
-    assert len(empty) > 40
-    for name in empty[::8]:
-        code, out, _ = run("answer", name, CPU)
-        assert code == 0
-        assert re.match(r"no rows: .{12,}", out), name

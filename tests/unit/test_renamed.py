@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from profframe.query.catalogue import catalogue
 from profframe.schema import TABLES
 from profframe.server import tools
 from tests.conftest import Run
+from tests.members import few
 
 CPU = "examples/cpu_training.json.gz"
 GPU = "examples/gpu_training.json.gz"
@@ -81,17 +83,28 @@ def test_what_follows_two_dashes_is_no_option(run: Run) -> None:
     assert "is now called" not in err
 
 
+@pytest.fixture(scope="module")
+def cpu() -> Iterator[profframe.Trace]:
+    """The example of the host; what was asked once is not computed again."""
+    with profframe.load(CPU).session() as trace:
+        yield trace
+
+
 @pytest.mark.parametrize("old", [*renamed.ANSWERS])
-def test_an_old_answer_works_with_a_warning(old: str, run: Run) -> None:
+def test_an_old_answer_works_with_a_warning(old: str, cpu: profframe.Trace) -> None:
     new, chosen = renamed.ANSWERS[old]
-    trace = profframe.load(CPU)
     with pytest.warns(FutureWarning, match=f"{old} is now called {new}") as caught:
-        rows = trace.answer(old, top=3)
+        rows = cpu.answer(old, top=3)
     assert Path(caught[0].filename) == Path(__file__)
-    assert rows.equals(trace.answer(new, top=3, **chosen))
+    assert rows.equals(cpu.answer(new, top=3, **chosen))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        assert getattr(trace, old)(top=3).equals(rows)
+        assert getattr(cpu, old)(top=3).equals(rows)
+
+
+@pytest.mark.parametrize("old", few(renamed.ANSWERS, 3))
+def test_an_old_answer_works_on_the_command_line(old: str, run: Run) -> None:
+    new, chosen = renamed.ANSWERS[old]
     code, out, err = run("answer", old, CPU, "--top", "3", "--format", "json")
     assert (code, err.count("warning: "), err.count(f"{old} is now called")) == (0, 1, 1)
     values = [word for name, value in chosen.items() for word in ("-p", f"{name}={value}")]
