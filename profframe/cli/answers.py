@@ -25,6 +25,7 @@ from profframe.cli.verbs import (
     usage_errors,
     verbs,
     with_facts,
+    with_into,
     with_terms,
 )
 from profframe.query.renamed import with_new_columns, with_new_names
@@ -67,6 +68,7 @@ _NEARLY_ALL: Final = 0.9
     metavar="NAME",
     help="What each row is, as with `-p per=NAME`; rank: no means of several ranks.",
 )
+@with_into
 @click.option("--sql", "as_sql", is_flag=True, help="Its SQL with all macros, for a bare shell.")
 @with_part
 @with_terms
@@ -82,6 +84,7 @@ def answer(
     sort: str | None,
     top: str | None,
     per: str | None,
+    into: str | None,
     as_sql: bool,
     part: Part,
     terms: TermOptions,
@@ -109,8 +112,10 @@ def answer(
             f"{name} is no answer: name one before it; `profframe answer` lists them"
         )
     analysis = _analysis(name)
+    if into is not None:
+        _check_into(name)
     is_for_us = per == "rank" and _has_means(name)
-    given = _values(parameters, sort=sort, top=top, per=None if is_for_us else per)
+    given = _values(parameters, sort=sort, top=top, per=None if is_for_us else per, into=into)
     if analysis is None:
         select, values, output = _checked(name, given, output, is_asked=bool(sources))
     elif as_sql:
@@ -206,7 +211,7 @@ def _note_of_one_line(
         return
     if any(share >= _NEARLY_ALL for share in rows["self_share"].drop_nulls()):
         click.echo(
-            "note: one line has nearly all the time; -p into=torch (or all) looks inside it",
+            "note: one line has nearly all the time; --into torch (or all) looks inside it",
             err=True,
         )
 
@@ -265,6 +270,22 @@ def _has_means(name: str) -> bool:
     return answer.rank_keys is not None and all(
         parameter.choices and "rank" not in parameter.choices for parameter in own
     )
+
+
+def _check_into(name: str) -> None:
+    """Refuse ``--into`` where no row is a line of code."""
+    from profframe.query import analyses
+    from profframe.query.catalogue import catalogue, resolve
+
+    with usage_errors():
+        has_lines = analyses.find(name) is None and _has_into(resolve(name, {}, lambda _: None)[0])
+    if not has_lines:
+        names = ", ".join(answer.name for answer in catalogue() if _has_into(answer))
+        raise click.UsageError(f"--into: {name} has no rows by line of code; these have: {names}")
+
+
+def _has_into(answer: Answer) -> bool:
+    return any(parameter.name == "into" for parameter in answer.all_parameters)
 
 
 def _is_source(name: str) -> bool:

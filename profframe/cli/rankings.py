@@ -69,16 +69,22 @@ def ranked(
     output: OutputOptions,
     *,
     has_means: bool,
+    into: str | None = None,
 ) -> Iterator[tuple[str, pl.DataFrame, list[tuple[str, str]]]]:
     """Titles, rows and notes of all rankings, as people read them."""
     readable = output.of(trace, moments=False)
-    for ranking in _rankings(trace, opening, top, sort, output):
+    for ranking in _rankings(trace, opening, top, sort, output, into):
         title, rows = ranking.means() if has_means else (ranking.title, ranking.rows)
         yield title, readable(rows), ranking.notes
 
 
 def _rankings(
-    trace: Trace, opening: TraceHeader, top: int, sort: str, output: OutputOptions
+    trace: Trace,
+    opening: TraceHeader,
+    top: int,
+    sort: str,
+    output: OutputOptions,
+    into: str | None,
 ) -> Iterator[Ranking]:
     """What the host and the devices did, ranked."""
     from profframe.query.header import RankKeys
@@ -87,7 +93,7 @@ def _rankings(
     if opening.words.is_all:
         return
     yield from _phases(opening)
-    yield from _device_rankings(trace, opening, top)
+    yield from _device_rankings(trace, opening, top, into)
     yield from _rank_rankings(trace)
     keys = (
         None if sort == "rank" else RankKeys(("name", "kind"), wholes=(("self_share", "self_ns"),))
@@ -120,7 +126,9 @@ def _phases(opening: TraceHeader) -> Iterator[Ranking]:
         yield Ranking(title, compact_tables.phases(opening.phases), shares=of)
 
 
-def _device_rankings(trace: Trace, opening: TraceHeader, top: int) -> Iterator[Ranking]:
+def _device_rankings(
+    trace: Trace, opening: TraceHeader, top: int, into: str | None
+) -> Iterator[Ranking]:
     """Time of the devices and causes of waiting; nothing without devices."""
     from profframe.query.header import RankKeys
     from profframe.show import columns, compact_tables
@@ -149,9 +157,10 @@ def _device_rankings(trace: Trace, opening: TraceHeader, top: int) -> Iterator[R
         "idle_ns",
         shares={"idle_share": "of the time from the first to the last work of the device"},
     )
+    lines = trace.idle(by="line", per="device", into=into or "none")
     yield Ranking(
-        "Idle time by line of your code",
-        compact_tables.owners(trace.idle(by="line", per="device")),
+        f"Idle time by line, into {into}" if into else "Idle time by line of your code",
+        compact_tables.owners(lines, "(no line)") if into else compact_tables.owners(lines),
         RankKeys(("line",), ("device",), wholes=(("share", "idle_ns"),)),
         "idle_ns",
         shares={"share": _OF_IDLE},

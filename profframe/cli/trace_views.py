@@ -13,6 +13,7 @@ from profframe.cli import completion
 from profframe.cli.dividing import Spread, with_spread
 from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load, naming
+from profframe.cli.messages import warn
 from profframe.cli.output import OutputOptions, with_output
 from profframe.cli.part import Part, heading, together, with_part
 from profframe.cli.rank_means import has_several_ranks
@@ -23,6 +24,7 @@ from profframe.cli.verbs import (
     takes_sources,
     verbs,
     with_facts,
+    with_into,
 )
 from profframe.errors import AnswerError, UnknownNameError, without_secrets
 from profframe.server.paging import LEAST_TOKENS, MOST_TOKENS, page
@@ -57,6 +59,7 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
 @click.option(
     "--per", type=click.Choice(["rank"]), help="A row for each rank: no means of several ranks."
 )
+@with_into
 @click.option(
     "--budget",
     type=click.IntRange(LEAST_TOKENS, MOST_TOKENS),
@@ -73,6 +76,7 @@ def show(
     sort: str,
     per: str | None,
     *,
+    into: str | None,
     budget: int | None,
     part: Part,
     facts: Mapping[str, Any],
@@ -92,6 +96,8 @@ def show(
     columns = [column.name for column in find("self_times").columns]
     if sort not in columns:
         raise click.UsageError(str(UnknownNameError.among("column to sort by", sort, columns)))
+    if into is not None and (budget is not None or output.is_asked_for):
+        raise click.UsageError("--into: only the tables of the terminal have rows by line of code")
     trace = part.apply(load(sources, facts=facts), sources)
     if budget is not None:
         from profframe.server.tools import QuestionLimits, Subject, overview
@@ -110,7 +116,9 @@ def show(
             without_secrets(f"{sources[0]}{more}"), opening, commands, output.width
         )
         has_means = per is None and not part.ranks and has_several_ranks(session)
-        tables = ranked(session, opening, top, sort, output, has_means=has_means)
+        if into is not None and not opening.breakdown.height:
+            warn("--into: no device work, so no idle time by line: see answer python_lines --into")
+        tables = ranked(session, opening, top, sort, output, has_means=has_means, into=into)
         output.echo(first, *_parts(opening, tables, top, output.width))
 
 

@@ -122,6 +122,11 @@ def _only(_: click.Context, option: click.Parameter, values: tuple[Any, ...]) ->
 
 
 takes_sources = click.argument("sources", metavar="TRACE...", nargs=-1, required=True, type=SOURCE)
+with_into = one_option(
+    "--into",
+    metavar="LIBRARY",
+    help="Lines of libraries too: torch, all, or any package or module, such as PIL.",
+)
 takes_dtype = click.option(
     "--dtype", metavar="TYPE", help="Type assumed for work of unknown type: bf16, float16, ..."
 )

@@ -110,6 +110,10 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
         for name in declared.keys() & AS_TORCH.keys():
             if converted.get(name) is None:
                 converted[name] = AS_TORCH[name]()
+    if converted.get("into") is not None and converted.get("by") not in {None, "line"}:
+        raise ParameterError(
+            f"{answer.where}: into is about lines: by=line, not by={converted['by']}"
+        )
     if "dtype" in declared:
         check_override(converted.get("dtype"), converted.get("override"))
     return converted

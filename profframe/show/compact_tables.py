@@ -131,8 +131,8 @@ def phases(rows: pl.DataFrame) -> pl.DataFrame:
     return shown.drop(empty).sort("span_ns", descending=True, maintain_order=True)
 
 
-def owners(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `idle` by line, the longest first, the time in no line of the user's own last.
+def owners(rows: pl.DataFrame, rest: str = "(no line of your own code)") -> pl.DataFrame:
+    """Rows of `idle` by line, the longest first, the time in no line last, with a name for it.
 
     None without lines.
     """
@@ -143,7 +143,7 @@ def owners(rows: pl.DataFrame) -> pl.DataFrame:
     columns = ("run", "rank", "device", "idle_ns", "share", "gaps", "max_ns")
     order = (pl.col("name").is_null(), pl.col("idle_ns"))
     return rows.sort(order, descending=[False, True], maintain_order=True).select(
-        *columns, pl.col("name").fill_null("(no line of your own code)").alias("line")
+        *columns, pl.col("name").fill_null(rest).alias("line")
     )
 
 

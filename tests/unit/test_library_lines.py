@@ -38,6 +38,8 @@ def test_idle_time_is_the_same_with_libraries() -> None:
     assert own["idle_ns"].sum() == of_all["idle_ns"].sum()
     with pytest.raises(ParameterError, match="into"):
         load(LINES).idle(into="all")
+    with pytest.raises(ParameterError, match="into is about lines: by=line, not by=op"):
+        load(LINES).idle(by="op", into="all")
 
 
 @pytest.mark.parametrize(
@@ -45,6 +47,7 @@ def test_idle_time_is_the_same_with_libraries() -> None:
     [
         (ONE_LINE, (), True),
         (ONE_LINE, ("-p", "into=all"), False),
+        (ONE_LINE, ("--into", "all"), False),
         (ONE_LINE, ("--format", "csv"), False),
         (ONE_LINE, ("--columns", "name"), True),
         (ONE_LINE, ("-p", "columns=name"), True),
@@ -61,9 +64,46 @@ def test_one_line_with_all_time_has_a_note(
 
 
 def test_the_command_line_takes_a_library(run: Run) -> None:
-    code, printed, _ = run("answer", "python_lines", STACKS, "-p", "into=torch", "--top", "1")
+    arguments = ("answer", "python_lines", STACKS, "--format", "csv")
+    option = run(*arguments, "--into", "torch")
+    assert option == run(*arguments, "-p", "into=torch")
+    assert option[0] == 0
+    assert "torch/autograd/graph.py" in option[1]
+    code, printed, _ = run(
+        "answer", "idle", ONE_LINE, "-p", "by=line", "--into", "torch", "--format", "csv"
+    )
     assert code == 0
-    assert "torch/autograd/graph.py" in printed
-    code, _, error = run("answer", "python_lines", STACKS, "--into", "torch")
+    assert "torch/utils/data/_utils/collate.py(389): default_collate" in printed
+
+
+def test_show_has_idle_time_by_lines_of_a_library(run: Run) -> None:
+    code, printed, error = run(ONE_LINE, "--into", "torch")
+    assert (code, error) == (0, "")
+    table = printed.partition("Idle time by line, into torch\n")[2].partition("\n\n")[0]
+    assert "torch/utils/data/_utils/collate.py(389): default_collate" in table
+    assert table.endswith("(no line)")
+    assert "into" not in run(ONE_LINE)[1]
+    code, _, error = run(STACKS, "--into", "torch")
+    assert code == 0
+    assert error.startswith("warning: --into: no device work")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("answer", "gaps", ONE_LINE), "gaps has no rows by line of code"),
+        (("answer", "critical_path", ONE_LINE), "these have: idle, python_lines"),
+        (("answer", "idle", ONE_LINE), "into can be given only with by=line"),
+        (("answer", "idle", ONE_LINE, "-p", "by=op"), "by=line, not by=op"),
+        (("answer", "python_lines", ONE_LINE, "-p", "into=all"), "give only one"),
+        (("show", ONE_LINE, "--format", "csv"), "only the tables of the terminal"),
+        (("show", ONE_LINE, "--budget", "500"), "only the tables of the terminal"),
+        (("advice", ONE_LINE), "--into"),
+    ],
+)
+def test_a_library_is_refused_without_lines(
+    run: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    code, _, error = run(*arguments, "--into", "torch")
     assert code == 2
-    assert "-p into=torch" in error
+    assert message in error
