@@ -7,7 +7,9 @@ nothing else until a test uses the fixture.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import shlex
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -110,11 +112,12 @@ class ProfileGate:
         name, fail_on, baseline, kernel_by
             As for `check`.
         **arguments
-            Those of `profframe.profile`, which the block gets.
+            Those of `profframe.profile`, which the block gets. Without a schedule all is recorded,
+            and ``step()`` ends a step.
         """
-        from profframe.loaders.torch_profiler import profile
+        from profframe.loaders.torch_profiler import profile, with_steps
 
-        with profile(**arguments) as recording:
+        with profile(**with_steps(arguments)) as recording:
             yield recording
         self.check(recording, name, fail_on=fail_on, baseline=baseline, kernel_by=kernel_by)
 
@@ -143,7 +146,6 @@ class ProfileGate:
         kernel_by
             What kernels are counted by, as for `profframe.diff`.
         """
-        from profframe.analysis.fail_on import limit
         from profframe.errors import ProfframeError
 
         __tracebackhide__ = True
@@ -151,19 +153,26 @@ class ProfileGate:
         if path in self._paths:
             pytest.fail(f"profile_gate: two profiles of one test need a name each: {name!r} twice")
         self._paths.add(path)
-        limits = [limit(text) for text in ([fail_on] if isinstance(fail_on, str) else fail_on)]
-        with _trace(profiled).session() as now:
-            if self._is_writing and baseline is None:
-                self._write(now, limits, path, kernel_by)
-                return
-            try:
+        try:
+            limits = _limits([fail_on] if isinstance(fail_on, str) else fail_on)
+            with _trace(profiled).session() as now:
+                if self._is_writing and baseline is None:
+                    self._write(now, limits, path, kernel_by)
+                    return
                 before = path if baseline is None else _trace(baseline)
                 message = _compared(now, limits, before, kernel_by)
-            except ProfframeError as error:
-                message = str(error)
+        except ProfframeError as error:
+            message = str(error)
         if message:
-            hint = f"\nto write the baseline: pytest {OPTION}=write" if baseline is None else ""
+            hint = self._hint() if baseline is None else ""
             pytest.fail(f"profile_gate: {message}{hint}", pytrace=False)
+
+    def _hint(self) -> str:
+        """How to write the baseline of this test alone; others may differ by a fault."""
+        folder = self._test.config.invocation_params.dir
+        module = os.path.relpath(self._test.path, folder)
+        name = f"{module}::{self._test.nodeid.partition('::')[2]}"
+        return f"\nto accept it, write the baseline: pytest {OPTION}=write {shlex.quote(name)}"
 
     def _path(self, name: str) -> Path:
         """Where the baseline is; what a file cannot be called has a digest in its place."""
@@ -183,6 +192,12 @@ class ProfileGate:
         path.parent.mkdir(parents=True, exist_ok=True)
         baseline.write(path, baseline.Baseline(counts, samples, kernel_by))
         self._test.user_properties.append((WRITTEN, str(path)))
+
+
+def _limits(texts: Sequence[str]) -> list[Limit]:
+    from profframe.analysis.fail_on import limit
+
+    return [limit(text) for text in texts]
 
 
 def _trace(source: Any) -> Trace:
@@ -217,7 +232,7 @@ def _compared(now: Trace, limits: Sequence[Limit], source: Path | Trace, kernel_
             "profile several steps, or several runs, on both sides"
         )
         warnings.warn(ProfileGateWarning(message), stacklevel=5)
-    return f"slower than {where}\n{_limits(broken)}" if broken else ""
+    return f"slower than {where}\n{_broken(broken)}" if broken else ""
 
 
 def _is_unjudged(verdict: Verdict) -> bool:
@@ -239,7 +254,7 @@ def _table(changes: Sequence[CountChange]) -> str:
     return "\n".join([*lines, f"  and {more:,} more"] if more else lines)
 
 
-def _limits(broken: Sequence[Verdict]) -> str:
+def _broken(broken: Sequence[Verdict]) -> str:
     from profframe.show.run_limits_text import describe, remarks
 
     return "\n".join(

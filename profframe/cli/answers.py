@@ -112,10 +112,14 @@ def answer(
             f"{name} is no answer: name one before it; `profframe answer` lists them"
         )
     analysis = _analysis(name)
-    if into is not None:
-        _check_into(name)
     is_for_us = per == "rank" and _has_means(name)
-    given = _values(parameters, sort=sort, top=top, per=None if is_for_us else per, into=into)
+    given = _values(
+        parameters,
+        sort=sort,
+        top=top,
+        per=None if is_for_us else per,
+        into=_of_lines(name, into),
+    )
     if analysis is None:
         select, values, output = _checked(name, given, output, is_asked=bool(sources))
     elif as_sql:
@@ -272,16 +276,19 @@ def _has_means(name: str) -> bool:
     )
 
 
-def _check_into(name: str) -> None:
-    """Refuse ``--into`` where no row is a line of code."""
+def _of_lines(name: str, into: str | None) -> str | None:
+    """The value of ``--into``, which is refused where no row is a line of code."""
     from profframe.query import analyses
     from profframe.query.catalogue import catalogue, resolve
 
+    if into is None:
+        return None
     with usage_errors():
         has_lines = analyses.find(name) is None and _has_into(resolve(name, {}, lambda _: None)[0])
     if not has_lines:
         names = ", ".join(answer.name for answer in catalogue() if _has_into(answer))
         raise click.UsageError(f"--into: {name} has no rows by line of code; these have: {names}")
+    return into
 
 
 def _has_into(answer: Answer) -> bool:

@@ -73,7 +73,7 @@ def ranked(
 ) -> Iterator[tuple[str, pl.DataFrame, list[tuple[str, str]]]]:
     """Titles, rows and notes of all rankings, as people read them."""
     readable = output.of(trace, moments=False)
-    for ranking in _rankings(trace, opening, top, sort, output, into):
+    for ranking in _rankings(trace, opening, top, sort, output, into=into):
         title, rows = ranking.means() if has_means else (ranking.title, ranking.rows)
         yield title, readable(rows), ranking.notes
 
@@ -84,6 +84,7 @@ def _rankings(
     top: int,
     sort: str,
     output: OutputOptions,
+    *,
     into: str | None,
 ) -> Iterator[Ranking]:
     """What the host and the devices did, ranked."""

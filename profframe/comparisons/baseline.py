@@ -71,8 +71,8 @@ def counts(trace: Trace, kernel_by: str = "name") -> dict[str, dict[str, int]]:
     rows = pl.concat([calls.filter(pl.col("what") != "annotation"), launches])
     names = rows.with_columns(pl.col("name").fill_null("")).group_by("what", "name")
     sums = names.agg(pl.col("calls").sum()).filter(pl.col("calls") > 0).sort("what", "name")
-    steps = trace.step_times().select("run", "step").n_unique()
-    numbers = {"profile": {"runs": trace.traces["run"].n_unique(), "steps": steps}}
+    steps = trace.step_times().filter(pl.col("lack").ne_missing("cut")).select("run", "step")
+    numbers = {"profile": {"runs": trace.traces["run"].n_unique(), "steps": steps.n_unique()}}
     for what, name, number in sums.iter_rows():
         numbers.setdefault(what, {})[name] = number
     return numbers

@@ -126,7 +126,7 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
         _check_handler(arguments.get("on_trace_ready"))
         self._enabled = bool(enabled)
         self._arguments = arguments
-        self._is_plain = not arguments.keys().isdisjoint(_OF_AUTOGRAD)
+        self._is_plain = is_plain(arguments)
         self._accumulates = bool(arguments.get("acc_events"))
         self._is_running = False
         self._is_used = False
@@ -392,6 +392,19 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
         """
         cycles = self.finished_cycles().profilers
         return tuple(live.Cycles((cycle,)) for cycle in cycles[-1 if self._is_ready else 0 :])
+
+
+def is_plain(arguments: Mapping[str, object]) -> bool:
+    """Whether arguments are for ``torch.autograd.profiler.profile``, which has no schedule."""
+    return not arguments.keys().isdisjoint(_OF_AUTOGRAD)
+
+
+def with_steps(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments with which each ``step()`` ends a recorded step; torch needs a schedule for it."""
+    if "schedule" in arguments or is_plain(arguments):
+        return dict(arguments)
+    record = torch_module("profile").ProfilerAction.RECORD
+    return {**arguments, "schedule": lambda _: record}
 
 
 def _check_one_profiler(arguments: Mapping[str, object]) -> None:

@@ -106,8 +106,24 @@ def table(output: str) -> list[list[str]]:
 def test_a_missing_baseline_fails_and_names_the_option(session: Session, example: Path) -> None:
     code, output = session(SAVED, TRACE=str(example))
     assert code == 1
-    assert f"to write the baseline: pytest {WRITE}" in output
+    assert f"to accept it, write the baseline: pytest {WRITE} test_model.py::test_saved" in output
     assert "there is no baseline" in output
+
+
+@pytest.mark.parametrize(
+    ("trace", "limits", "message"),
+    [
+        ("nope.json.gz", "", "nope.json.gz: no such file"),
+        (None, "step=slow", "a limit is a percentage"),
+    ],
+)
+def test_wrong_input_is_a_message_without_frames(
+    session: Session, example: Path, trace: str | None, limits: str, message: str
+) -> None:
+    code, output = session(SAVED, TRACE=trace or str(example), LIMITS=limits)
+    assert code == 1
+    assert f"profile_gate: {message}" in output
+    assert "profframe/" not in output
 
 
 def test_counts_are_exact_and_changes_are_a_table(session: Session, tmp_path: Path) -> None:
@@ -180,9 +196,13 @@ def test_a_run_of_a_store_is_a_baseline(session: Session, tmp_path: Path) -> Non
 
 
 @pytest.mark.more
-def test_live_profiles(session: Session) -> None:
+def test_live_profiles(session: Session, tmp_path: Path) -> None:
     needs.torch()
     assert session(LIVE, WRITE)[0] == 0
+    path = tmp_path / "tests/profile_baselines/test_model/test_live.json"
+    kept = json.loads(path.read_text())
+    assert kept["counts"]["profile"] == {"runs": 1, "steps": 4}  # not the one begun after them
+    assert 1 <= len(kept["samples"]["step"]["values"]) <= 4  # less those that warm up
     assert session(LIVE)[0] == 0
     code, output = session(LIVE, MULTIPLICATIONS="3")
     assert code == 1
