@@ -33,6 +33,16 @@ READ: Final = """
 }))
 """
 """Every row and column of every table."""
+HEADS: Final = """
+() => [...document.querySelectorAll(".table[data-sorted]:not([data-sorted=''])")].map((box) => {
+    const heads = [...box.querySelectorAll("th")];
+    const sorted = heads.find((head) => head.ariaSort !== "none");
+    const edge = box.querySelector(".scroll").getBoundingClientRect().right;
+    const names = heads.map((head) => head.firstChild.dataset.column);
+    return [box.dataset.frame, names, sorted.getBoundingClientRect().right <= edge];
+})
+"""
+"""Tables that came sorted: their columns, and whether the sorted one is in view."""
 
 
 @pytest.mark.parametrize("kind", OPENED)
@@ -45,6 +55,27 @@ def test_reports_open_without_a_word_on_the_console(
     assert page.overflow == 0
     assert page.problems == []
     assert page.requests == []
+
+
+def test_a_narrow_page_shows_what_tables_are_sorted_by(
+    report: Callable[[str], Path], opened: Open
+) -> None:
+    page = opened(report("cuda"))
+    wide = page.run(HEADS)
+    page.resized(390, "light")
+    narrow = page.run(HEADS)
+    assert len(narrow) >= 8
+    assert [name for name, _, is_seen in narrow if not is_seen] == []
+    columns = dict(one[:2] for one in narrow)
+    assert columns["self_times"][:2] == ["name", "self_ns"]
+    assert {name: sorted(names) for name, names in columns.items()} == {
+        name: sorted(names) for name, names, _ in wide
+    }
+    page.page.locator("[data-frame=self_times] th [data-column=calls]").click()
+    assert dict(one[:2] for one in page.run(HEADS)) == columns  # no column jumps from a finger
+    page.resized(1280, "light")
+    assert [one[:2] for one in page.run(HEADS)] == [one[:2] for one in wide]
+    assert (page.problems, page.requests) == ([], [])
 
 
 def test_cells_are_those_of_the_answers(report: Callable[[str], Path], opened: Open) -> None:

@@ -4,6 +4,7 @@
 class Table {
   static FIRST = 12;
   static MORE = 100;
+  static NARROW = matchMedia("(max-width: 600px)");
 
   constructor(box) {
     this.box = box;
@@ -18,6 +19,10 @@ class Table {
     this.#build();
     this.#sortFirst();
     this.#draw();
+    Table.NARROW.addEventListener("change", () => {
+      this.#drawHead();
+      this.#draw();
+    });
   }
 
   #build() {
@@ -87,11 +92,19 @@ class Table {
     const [name, direction] = (this.box.dataset.sorted ?? "").split(" ");
     const column = this.frame.columns.find((one) => one.name === name);
     if (column) this.sorted = { column, descending: direction === "descending" };
+    this.sortedFirst = column;
     this.#drawHead();
   }
 
+  // On a narrow page, what the rows came sorted by is beside their first text: the rest scrolls.
   #columns() {
-    return this.frame.columns.filter((column) => this.all || column.main);
+    const shown = this.frame.columns.filter((column) => this.all || column.main);
+    const place = shown.indexOf(this.sortedFirst);
+    if (!Table.NARROW.matches || place < 0) return shown;
+    const before = shown.slice(0, place);
+    const beside = Math.max(before.findIndex((column) => column.isText), 0) + 1;
+    if (beside < place) shown.splice(beside, 0, ...shown.splice(place, 1));
+    return shown;
   }
 
   #drawHead() {
