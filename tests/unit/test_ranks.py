@@ -226,16 +226,17 @@ def shown(folder: Path, run: Run) -> list[str]:
 
 def test_a_summary_says_who_is_waited_for(tmp_path: Path, run: Run) -> None:
     job(tmp_path, keep)
-    title, _, first, second = shown(tmp_path, run)
+    title, _, first, second, *note = shown(tmp_path, run)
     assert title == "Ranks that others wait for (top 2 of 4)"
     words = ["3", "10", "10", "100.0", "%", "200.000", "us", "20.000", "us", "0.000", "us"]
     assert first.split() == [*words, "host", "aten::mm"]
     assert second.split()[0] == "0"
+    assert note[0].startswith("last %: of its collectives; held up: what the job would gain if ")
 
 
 def test_a_summary_is_on_one_clock(tmp_path: Path, run: Run) -> None:
     job(tmp_path, lambda rank, event: event | {"ts": event["ts"] + 700.0 * rank})
-    title, _, first, _ = shown(tmp_path, run)
+    title, _, first, *_ = shown(tmp_path, run)
     assert title == "Ranks that others wait for (top 2 of 4)"
     assert first.split()[:7] == ["3", "10", "10", "100.0", "%", "200.000", "us"]
 
