@@ -367,7 +367,7 @@ def test_columns_are_fixed() -> None:
         ),
         "python_lines": (
             "name calls total_ns self_ns self_share idle_ns kernels device_ns self_device_ns "
-            "self_backward_device_ns device_share first_id lines_from"
+            "self_backward_device_ns device_share first_id only_waits lines_from"
         ),
         "python_pauses": (
             "thread thread_name step waits wait_ns max_wait_ns holder_name holder_share "
