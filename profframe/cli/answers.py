@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -148,9 +148,9 @@ def answer(
         show = partial(output.emit, readable=output.of_parts(trace))
         arranged = show if analysis is None else lambda rows: show(arrangement.of_frame(name, rows))
         return spread.ask(trace, question, name, output, arranged)
-    keep = _words(given)
+    keep = _words({key: value for key, value in given.items() if key != "per"})
     if analysis is None:
-        keep |= {*ranked_by(select), *map(worst, ranked_by(select))}
+        keep |= {*ranked_by(select), *map(worst, ranked_by(select)), "worst_rank"}
         means = RankMeans.of(select, values)
         is_per_rank = "rank" in {per, given.get("per")}
         has_means = not is_per_rank and means.are_wanted(trace, part, output)
@@ -158,7 +158,8 @@ def answer(
     else:
         result = getattr(trace, name)(**arguments)
         rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
-    _emit(name, given, trace, rows, output, keep=keep)
+    main = (analysis or select).main
+    _emit(name, given, trace, rows, output, keep=keep, main=main)
     _note_of_one_line(name, given, rows, output)
     return 0
 
@@ -171,6 +172,7 @@ def _emit(
     output: OutputOptions,
     *,
     keep: set[str],
+    main: Sequence[str],
 ) -> None:
     """Write the rows, for people with what is said above and below them."""
     from profframe.show.openmetrics import of_runs
@@ -179,7 +181,9 @@ def _emit(
     top, title = _opening(name, given, trace, rows, output)
     shown = _with_paths(rows, trace, output)
     readable = output.of(trace)
-    output.emit(shown, readable=readable, top=top, keep=keep, metrics=metrics, title=title)
+    output.emit(
+        shown, readable=readable, top=top, keep=keep, main=main, metrics=metrics, title=title
+    )
 
 
 def _opening(
@@ -257,7 +261,8 @@ def sql(
         question = spread.call("sql", {"query": query})
         show = partial(output.emit, readable=output.of_parts(trace))
         return spread.ask(limited, question, "query", output, show)
-    output.emit(limited.sql(query), readable=output.of(trace))
+    keep = _words({"query": query})
+    output.emit(limited.sql(query), readable=output.of(trace), keep=keep)
     return 0
 
 

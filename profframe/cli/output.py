@@ -7,7 +7,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -136,13 +136,15 @@ class OutputOptions:
         top: int | None = None,
         chooses: bool = False,
         keep: Collection[str] = (),
+        main: Sequence[str] = (),
         metrics: Callable[[pl.DataFrame], str] | None = None,
         title: str = "",
     ) -> None:
         """Write a frame, or its wanted columns, to the file or to stdout.
 
         Programs get it as it is. People get what ``human`` makes for a width, or else a table of at
-        most ``top`` rows, as ``readable`` makes them, which leaves out columns to ``keep`` last.
+        most ``top`` rows, as ``readable`` makes them, which has the ``main`` columns and those to
+        ``keep`` if not all fit.
         ``comment`` gives it as Markdown. With ``chooses`` both have only the wanted columns.
         ``metrics`` gives it as OpenMetrics. ``title`` is a line above the rows.
         """
@@ -162,8 +164,15 @@ class OutputOptions:
             names = self.columns or columns.informative(shown, keys_of=frame)
             rows = shown.select(names)
             notes = [*footnotes(rows, of_shares(docs_of(frame)))]
+            kept = {*keep, *self.columns}
             human = functools.partial(
-                terminal.table, rows, title=title, why_empty=why, keep=keep, notes=notes
+                terminal.table,
+                rows,
+                title=title,
+                why_empty=why,
+                keep=kept,
+                main=main,
+                notes=notes,
             )
             if of_rows or comment is None:
                 comment = functools.partial(rows_table, rows)

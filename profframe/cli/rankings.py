@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from profframe.cli.output import OutputOptions
@@ -11,6 +11,7 @@ from profframe.cli.rank_means import has_several_ranks
 
 if TYPE_CHECKING:
     import polars as pl
+    from rich.console import RenderableType
 
     from profframe.query.header import RankKeys
     from profframe.show.trace_header import TraceHeader
@@ -27,12 +28,16 @@ class Ranking:
 
     title: str
     rows: pl.DataFrame
+    answer: str
+    """The answer that has all of its columns."""
     keys: RankKeys | None = None
     """None if each rank is a subject of its own."""
     by: str = ""
     """Which number says what rank is worst."""
     sort: str = ""
     """What means are sorted by, if it is something else."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """Of the answer."""
     shares: Mapping[str, str] = field(default_factory=dict)
     """What percentages are of, by column."""
     explains: bool = True
@@ -46,19 +51,42 @@ class Ranking:
         notes = footnotes(self.rows, self.shares)
         return [(name, note) for name, note in notes if self.explains or name in self.shares]
 
-    def means(self) -> tuple[str, pl.DataFrame]:
-        """The title and the rows of the means, or of each rank where there are none."""
+    def part(self, top: int, width: int | None) -> RenderableType:
+        """The first rows as a table."""
+        from profframe.query.catalogue import resolve
+        from profframe.show import compact_tables, terminal
+        from profframe.show.rank_means import worst
+
+        select = resolve(self.answer, self.parameters)[0]
+        names = compact_tables.NAMES.get(select.name, {})
+        made_of = {
+            name: [shown for shown, own in names.items() if own == name] for name in names.values()
+        }
+        words = "".join(f" -p {name}={value}" for name, value in self.parameters.items())
+        return terminal.ranking(
+            self.rows,
+            top,
+            width,
+            self.title,
+            keep={self.sort, self.by, worst(self.by), "worst_rank"},
+            main=[shown for name in select.main for shown in (name, *made_of.get(name, ()))],
+            names=terminal.Names(names, f"profframe answer {self.answer}{words}"),
+            notes=self.notes,
+        )
+
+    def means(self) -> Ranking:
+        """The rows of the means, with a title that says so; as it is where there are none."""
         from profframe.show.rank_means import rank_means, title
 
         means = self.rows if self.keys is None else rank_means(self.rows, self.keys, self.by)
         if means is self.rows:
-            return self.title, self.rows
+            return self
         if self.sort:
             from profframe.query.arrangement import arranged
 
             means = arranged("show", sort=self.sort).of_frame("show", means)
-        is_one_run = means["run"].n_unique() == 1
-        return f"{self.title}, {title(self.rows)}", means.drop("run") if is_one_run else means
+        rows = means.drop("run") if means["run"].n_unique() == 1 else means
+        return replace(self, title=f"{self.title}, {title(self.rows)}", rows=rows)
 
 
 def ranked(
@@ -70,12 +98,12 @@ def ranked(
     *,
     has_means: bool,
     into: str | None = None,
-) -> Iterator[tuple[str, pl.DataFrame, list[tuple[str, str]]]]:
-    """Titles, rows and notes of all rankings, as people read them."""
+) -> Iterator[Ranking]:
+    """All rankings, as people read them."""
     readable = output.of(trace, moments=False)
     for ranking in _rankings(trace, opening, top, sort, output, into=into):
-        title, rows = ranking.means() if has_means else (ranking.title, ranking.rows)
-        yield title, readable(rows), ranking.notes
+        shown = ranking.means() if has_means else ranking
+        yield replace(shown, rows=readable(shown.rows))
 
 
 def _rankings(
@@ -100,16 +128,27 @@ def _rankings(
         None if sort == "rank" else RankKeys(("name", "kind"), wholes=(("self_share", "self_ns"),))
     )
     order = "" if sort == "self_ns" else sort
-    of_self = {"self_share": "of all self time of the host, or of the devices for what ran there"}
-    yield Ranking("Self time", opening.self_times, keys, "self_ns", order, of_self)
+    yield Ranking(
+        "Self time",
+        opening.self_times,
+        "self_times",
+        keys,
+        "self_ns",
+        order,
+        shares={"self_share": "of all self time of the host, or of the devices for what ran there"},
+    )
     if opening.breakdown.height:
-        kernels = trace.kernels(per="name" if output.full_names else "short_name")
-        rows = compact_tables.kernels(kernels)
-        title = "Kernels" if output.full_names else "Kernels by short name"
+        per = "name" if output.full_names else "short_name"
         wholes = (("kernels_share", "total_ns"),)
-        keys = RankKeys(("name",), ("category",), wholes=wholes)
-        of = {"kernels_share": "of the time of all kernels", "top_op_share": _OF_ROW}
-        yield Ranking(title, rows, keys, "total_ns", shares=of)
+        yield Ranking(
+            "Kernels" if output.full_names else "Kernels by short name",
+            compact_tables.kernels(trace.kernels(per=per)),
+            "kernels",
+            RankKeys(("name",), ("category",), wholes=wholes),
+            "total_ns",
+            parameters={} if output.full_names else {"per": per},
+            shares={"kernels_share": "of the time of all kernels", "top_op_share": _OF_ROW},
+        )
 
 
 def _phases(opening: TraceHeader) -> Iterator[Ranking]:
@@ -124,7 +163,7 @@ def _phases(opening: TraceHeader) -> Iterator[Ranking]:
             "known_share": "part of the device time with known work and peak",
             "roofline_share": "how close that part comes to the limits of the device",
         }
-        yield Ranking(title, compact_tables.phases(opening.phases), shares=of)
+        yield Ranking(title, compact_tables.phases(opening.phases), "phases", shares=of)
 
 
 def _device_rankings(
@@ -142,11 +181,13 @@ def _device_rankings(
     yield Ranking(
         f"Device time{'' if 'step' in times.columns else f', {compact_tables.WHOLE}'}",
         times,
+        "time_breakdown",
         shares={"idle_share": f"of the span{idle_of and f', in which {idle_of}'}"},
     )
     yield Ranking(
         "Time of the devices by category",
         compact_tables.categories(opening.categories),
+        "kernel_categories",
         RankKeys(("category", "class"), wholes=(("share", "total_ns"),)),
         "total_ns",
         shares={"share": "of the time of all kernels, copies and fills"},
@@ -154,21 +195,27 @@ def _device_rankings(
     yield Ranking(
         f"Idle time of the devices, {compact_tables.WHOLE}",
         compact_tables.causes(opening.idle),
+        "idle",
         RankKeys(("cause",), ("device",), wholes=(("idle_share", "idle_ns"),)),
         "idle_ns",
+        parameters={"per": "device"},
         shares={"idle_share": "of the time from the first to the last work of the device"},
     )
     lines = trace.idle(by="line", per="device", into=into or "none")
     yield Ranking(
         f"Idle time by line, into {into}" if into else "Idle time by line of your code",
         compact_tables.owners(lines, "(no line)") if into else compact_tables.owners(lines),
+        "idle",
         RankKeys(("line",), ("device",), wholes=(("share", "idle_ns"),)),
         "idle_ns",
+        parameters={"by": "line", "per": "device", **({"into": into} if into else {})},
         shares={"share": _OF_IDLE},
     )
     limit = min(top, _MAX_GAPS)
     gaps = columns.since_start(compact_tables.gaps(trace.gaps(top=limit), limit), trace.traces)
-    yield Ranking("Largest gaps", columns.compact(gaps), shares={"share": _OF_IDLE}, explains=False)
+    yield Ranking(
+        "Largest gaps", columns.compact(gaps), "gaps", shares={"share": _OF_IDLE}, explains=False
+    )
 
 
 def _rank_rankings(trace: Trace) -> Iterator[Ranking]:
@@ -180,5 +227,5 @@ def _rank_rankings(trace: Trace) -> Iterator[Ranking]:
     late = trace.stragglers()
     if late.height:
         of = {"last_share": "of its collectives"}
-        rows = compact_tables.stragglers(late)
-        yield Ranking(compact_tables.stragglers_title(late), rows, shares=of)
+        rows, title = compact_tables.stragglers(late), compact_tables.stragglers_title(late)
+        yield Ranking(title, rows, "stragglers", by="held_up_ns", shares=of)

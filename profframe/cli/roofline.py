@@ -84,10 +84,10 @@ def roofline(
     if output.is_asked_for or not rows.height:
         output.emit(rows, readable=output.of(trace), top=top)
         return 0
-    title = f"Roofline by {per}"
+    title, main = f"Roofline by {per}", resolve("roofline", {})[0].main
     headline = Text(compact_tables.roofline_headline(rows, trace.devices))
     first = output.of(trace)(compact_tables.roofline(rows))
-    output.echo(headline, terminal.ranking(first, top, output.width, title))
+    output.echo(headline, terminal.ranking(first, top, output.width, title, main=main))
     return 0
 
 

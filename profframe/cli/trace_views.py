@@ -17,7 +17,7 @@ from profframe.cli.messages import warn
 from profframe.cli.output import OutputOptions, with_output
 from profframe.cli.part import Part, heading, together, with_part
 from profframe.cli.rank_means import has_several_ranks
-from profframe.cli.rankings import ranked
+from profframe.cli.rankings import Ranking, ranked
 from profframe.cli.verbs import (
     FILE,
     one_option,
@@ -123,10 +123,7 @@ def show(
 
 
 def _parts(
-    opening: TraceHeader,
-    tables: Iterable[tuple[str, pl.DataFrame, list[tuple[str, str]]]],
-    top: int,
-    width: int | None,
+    opening: TraceHeader, tables: Iterable[Ranking], top: int, width: int | None
 ) -> list[RenderableType]:
     """Tables that `show` prints below the first lines."""
     from rich.text import Text
@@ -137,16 +134,12 @@ def _parts(
     parts: list[RenderableType] = []
     if not opening.words.is_all:
         overview = with_paths(opening.overview, opening.traces)
-        parts.append(terminal.ranking(overview, top, width, "Overview"))
+        parts.append(Ranking("Overview", overview, "overview").part(top, width))
     for words in opening.words.parts:
         if not opening.words.is_all:
             parts.append(Text("\n".join(f"{words.label}: {line}" for line in words.what)))
         parts += terminal.words(words, top, width)
-    parts += [
-        terminal.ranking(rows, top, width, title, notes)
-        for title, rows, notes in tables
-        if rows.height
-    ]
+    parts += [ranking.part(top, width) for ranking in tables if ranking.rows.height]
     return [*parts, *_quality(opening, width)]
 
 

@@ -77,6 +77,25 @@ _DIVISIONS: Final[Mapping[str, Division]] = MappingProxyType(
     }
 )
 """What each divides by."""
+_MAIN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "blame": ("name", "cost_ns", "cost_per_step_ns", "rank", "cause", "op", "waits_for_rank"),
+        "critical_path": ("name", "dur_ns", "bound", "kind", "start_ns", "edge", "event_id"),
+        "dependencies": ("kind", "lag_ns", "source_rank", "target_rank", "source_id", "target_id"),
+        "outliers": ("run", "metric", "value", "typical", "name", "excess_ns", "rank", "step"),
+        "trend": ("run", "metric", "value", "level", "is_change", "start_ns"),
+        "what_if": (
+            "change",
+            "now_ns",
+            "predicted_ns",
+            "saved_ns",
+            "saved_share",
+            "low_ns",
+            "high_ns",
+        ),
+    }
+)
+"""Columns that answer the question, of each the most important first."""
 _TYPES: Final[Mapping[str, tuple[str, type]]] = MappingProxyType(
     {
         "bool": ("BOOLEAN", bool),
@@ -113,6 +132,8 @@ class Analysis:
         The verb that shows it, where it gives no single table of one trace; else empty.
     division
         What it divides by.
+    main
+        As of an answer.
     """
 
     name: str
@@ -122,6 +143,7 @@ class Analysis:
     required: tuple[str, ...] = ()
     verb: str = ""
     division: Division = field(default_factory=lambda: Division("no"))
+    main: tuple[str, ...] = ()
 
     @property
     def all_parameters(self) -> tuple[Parameter, ...]:
@@ -205,7 +227,8 @@ def _read(name: str) -> Analysis:
     required = [one.arg for one in arguments[1 : len(arguments) - with_default]]
     parameters = (*_parameters(function, text),)
     needs, verb, division = recorded(name), _VERBS.get(name, ""), _DIVISIONS[name]
-    return Analysis(name, sentence, parameters, needs, (*required,), verb, division)
+    main = _MAIN.get(name, ())
+    return Analysis(name, sentence, parameters, needs, (*required,), verb, division, main)
 
 
 def _parameters(function: ast.FunctionDef, text: str) -> Iterator[Parameter]:

@@ -46,6 +46,7 @@ _WHEN_EMPTY: Final = "no rows:"
 _DIVIDES: Final = "divides by:"
 _OVER_RANKS: Final = "over ranks:"
 _OVER: Final = re.compile(r"\b(\w+) over\b")
+_MAIN: Final = "main columns:"
 _SHARED: Final = re.compile(r"In a bare shell read from `sql/lib` first: ([\w, ]+)\.")
 
 
@@ -184,6 +185,8 @@ class Answer:
     """What it can be divided by; None if its header does not say."""
     rank_keys: RankKeys | None = None
     """What makes rows of several ranks one; None if each rank is a subject of its own."""
+    main: tuple[str, ...] = ()
+    """Columns that answer the question, the most important first: narrow tables have these."""
     choice: Choice | None = None
     """Of a form, what chooses it."""
     forms: tuple[Answer, ...] = ()
@@ -288,6 +291,10 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
     if fields and fields[0][1].startswith(_OVER_RANKS):
         parts = fields.pop(0)[1].removeprefix(_OVER_RANKS).split(";")
         rank_keys = RankKeys(*((*re.findall(r"\w+", part),) for part in parts))
+    main: tuple[str, ...] = ()
+    if fields and fields[0][1].startswith(_MAIN):
+        main_number, line = fields.pop(0)
+        main = (*re.findall(r"\w+", line.removeprefix(_MAIN)),)
     parameters = tuple(
         _parameter(name, number, line) for number, line in fields if line.startswith("parameter ")
     )
@@ -298,6 +305,11 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
         raise AnswerError(f"{name}.sql: the header declares no output column")
     if rank_keys:
         rank_keys = replace(rank_keys, wholes=_wholes(columns))
+    if missing := [one for one in main if has_columns and one not in {c.name for c in columns}]:
+        raise AnswerError(
+            f"{name}.sql, line {main_number}: {', '.join(missing)} in '-- {_MAIN}' is no column; "
+            "name columns that the header declares"
+        )
     return Answer(
         name=name,
         sql=sql,
@@ -311,6 +323,7 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
         when_empty=when_empty,
         division=division,
         rank_keys=rank_keys,
+        main=main,
         choice=Choice(first["parameter"], (*first["values"].split("|"),))
         if first["parameter"]
         else None,

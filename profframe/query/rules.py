@@ -341,6 +341,7 @@ def assemble(answer: Answer, rules: Iterable[AdviceRule]) -> Advice:
         recorded=answer.recorded,
         when_empty=answer.when_empty,
         division=answer.division,
+        main=answer.main,
         base=answer,
         rules=rules,
     )

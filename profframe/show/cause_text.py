@@ -47,6 +47,12 @@ REASONS: Final = {
 }
 """The words for each reason."""
 _ARROW: Final = " -> "
+_MAIN: Final = ("cause", "change_ns", "what", "base_ns", "other_ns")
+_NAMES: Final = terminal.Names(
+    {"change_share": "share", "what": "base_op, other_op, base_kernel, other_kernel"},
+    "profframe explain",
+)
+"""Columns of explain, of those that have another name here or are made of several."""
 
 
 def title(explanation: Explanation) -> str:
@@ -102,7 +108,8 @@ def _causes(
         return Text(f"{title(explanation)}: nothing changed", style="bold cyan")
     more = explanation.causes.height - top
     note = f" (top {top:,} of {explanation.causes.height:,} causes)" if more > 0 else ""
-    return terminal.table(rows(explanation, top, name_width), width, title(explanation) + note)
+    shown = rows(explanation, top, name_width)
+    return terminal.table(shown, width, title(explanation) + note, main=_MAIN, names=_NAMES)
 
 
 def rows(explanation: Explanation, top: int, name_width: int) -> pl.DataFrame:

@@ -7,7 +7,8 @@ shown in a terminal and in a notebook without further data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
@@ -19,12 +20,8 @@ if TYPE_CHECKING:
 
 KEYS: Final = ("run", "rank")
 """Keys of a trace."""
-MOMENTS: Final = ("start_ns", "time_ns", "end_ns")
+MOMENTS: Final = ("start_ns", "time_ns", "end_ns", "device_start_ns", "max_wait_start_ns")
 """Columns of points in time, on the clock of their trace."""
-ABOUT: Final = frozenset(
-    ("bound", "cause", "flop_share", "lost_ns", "owner_name", "owner_ns", "worst_rank")
-)
-"""Columns that rows are about, if they have them."""
 _DATES_FROM: Final = 10**18
 """From this value on, nanoseconds are a date, counted from 1970: no duration is 31 years long."""
 _EXPONENT_FROM: Final = 10**6
@@ -33,6 +30,8 @@ NUMBERS_AS_NAMES: Final = frozenset(
     {"rank", "device", "stream", "thread", "step", "scope", "address", "schema_version"}
 )
 """Integers that are identifiers: they are written without separators."""
+_NOUNS: Final[Mapping[str, str]] = {"_ns": "time", "_bytes": "size", "_j": "energy"}
+"""What columns of a unit are, by its ending."""
 _METRIC_COLUMNS: Final = frozenset({"value", "level", "typical", "base_value", "other_value"})
 """Columns in the unit of the metric of their row."""
 
@@ -100,6 +99,27 @@ def heading(column: str) -> str:
     if unit is not None:
         column = column.removesuffix(unit.ending) + unit.replacement
     return column.replace("_", " ")
+
+
+def headings_of(names: Sequence[str]) -> dict[str, str]:
+    """Headings of columns side by side: no two are the same, and none is that of another's name.
+
+    Examples
+    --------
+    >>> headings_of(["owner_name", "owner_ns", "max_ns"])
+    {'owner_name': 'owner name', 'owner_ns': 'owner time', 'max_ns': 'max'}
+    >>> headings_of(["bytes", "bytes_ns"])
+    {'bytes': 'bytes', 'bytes_ns': 'bytes time'}
+    """
+    short = {name: heading(name) for name in names}
+    of_names = {text.removesuffix(" name") for text in short.values() if text.endswith(" name")}
+    counts = Counter([*short.values(), *of_names])
+    return {
+        name: f"{text} {_NOUNS[unit.ending]}"
+        if counts[text] > 1 and (unit := unit_by_name(name)) and unit.ending in _NOUNS
+        else text
+        for name, text in short.items()
+    }
 
 
 def cell(column: str, value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from profframe.show import units
@@ -32,6 +33,19 @@ _OPTIONAL_PHASES: Final = (
     "roofline_share",
 )
 _OPTIONAL: Final = ("device", "input_dims", "note")
+NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "gaps": {
+        "host was in": "owner_name", "for_ns": "owner_ns", "line": "line_name",
+        "then came": "after_name",
+    },
+    "idle": {"idle_share": "span_share", "host mostly in": "op_name", "line": "line_name"},
+    "idle.owner": {"line": "name"},
+    "kernels": {"kernels_share": "share"},
+    "phases": {"state": "is_warmup"},
+    "stragglers": {"longest op before": "before_op"},
+    "time_breakdown": {"idle_share": "idle_ns"},
+}  # fmt: skip
+"""Names of columns in answers, of those that have another one here."""
 
 
 def breakdown(rows: pl.DataFrame) -> pl.DataFrame:

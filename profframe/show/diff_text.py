@@ -26,11 +26,13 @@ _TOTALS: Final[Mapping[str, str]] = {"op": "op self time", "kernel": "kernels"}
 UNTESTED: Final = (
     "not tested against noise: that needs several runs on each side, or steps (--per step)"
 )
-_MADE_OF: Final[Mapping[str, str]] = {
-    "contribution_share": "contribution",
-    "growth_share": "ratio",
-    "likely_change": "change_low_ns, change_high_ns",
-}
+_NAMES: Final = terminal.Names(
+    {
+        "contribution_share": "contribution",
+        "growth_share": "ratio",
+        "likely_change": "change_low_ns, change_high_ns",
+    }
+)
 """Columns that are only shown, and of which they are made."""
 _KEPT: Final = ("change_ns", "base_ns", "other_ns", "base_call_ns", "other_call_ns")
 """Columns that are left out last."""
@@ -82,7 +84,7 @@ def report(
             keep = chosen or _KEPT
             parts += [
                 Text(),
-                terminal.table(cells, width, title + note, headings, keep=keep, made_of=_MADE_OF),
+                terminal.table(cells, width, title + note, headings, keep=keep, names=_NAMES),
             ]
     if rows["p_value"].null_count() == rows.height:
         parts += [Text(), Text(UNTESTED, style="dim")]

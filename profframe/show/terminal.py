@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -16,10 +17,10 @@ from rich.text import Text
 
 from profframe.show import quality_text, units
 from profframe.show.columns import (
-    ABOUT,
     KEYS,
     MOMENTS,
     heading,
+    headings_of,
     informative,
     since_start,
     texts,
@@ -28,19 +29,13 @@ from profframe.show.columns import (
 from profframe.show.empty_frames import why_empty as reason
 from profframe.show.special_files import FileSummary
 from profframe.show.summary import Summary
+from profframe.show.table_layout import GAP, Column, Wishes, heading_lines, layout
 
 if TYPE_CHECKING:
     import polars as pl
 
-_NARROW: Final = 28
-"""Text is cut to this width before an identifier is left out."""
-_NARROWEST: Final = 20
-"""Text is cut to this width before any other column is left out."""
-_NARROWEST_NAME: Final = 40
-"""Minimum width of names in the first column, which identify rows."""
 PIPE_WIDTH: Final = 160
 """Width of output that does not go to a terminal."""
-_GAP: Final = 2
 _UNLIMITED: Final = 1_000_000
 _FOLLOWERS: Final = (
     ("self_share", "self_ns"),
@@ -51,8 +46,27 @@ _FOLLOWERS: Final = (
 )
 """Pairs: in a ranking the first column follows the second."""
 _MOST_HEADERS: Final = 8
+_LONGEST_VALUE: Final = 60
+"""Width of a value that all rows have."""
 _LONGEST_HEADER: Final = 300
 """Characters of a value in a header that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of columns that ``--columns`` takes, for rows that people see under other names."""
+
+    of: Mapping[str, str] = field(default_factory=dict)
+    """By the name in the rows, where it is another one."""
+    where: str = ""
+    """The command that takes them, if it is another one."""
+
+    def __call__(self, name: str) -> str:
+        """The name of a column."""
+        return self.of.get(name, name)
+
+
+AS_THEY_ARE: Final = Names()
 
 
 class Folding(int):
@@ -67,50 +81,72 @@ def table(
     why_empty: str | None = None,
     *,
     keep: Collection[str] = (),
-    made_of: Mapping[str, str] = MappingProxyType({}),
+    main: Sequence[str] = (),
+    names: Names = AS_THEY_ARE,
     notes: Iterable[tuple[str, str]] = (),
 ) -> RenderableType:
     """A frame as a table; columns that do not fit are named below it, and so are notes on others.
 
-    Columns are left out from the right: identifiers first, and what rows are about and columns to
-    ``keep`` last. Long text is cut in the middle, because names differ at their ends. Without a
-    ``width``, lines can have any length. ``made_of`` names the columns of which one is made that is
-    only shown. For a frame without rows, ``why_empty``, or the reason that the frame has itself, is
-    shown without a heading.
+    What is the same in all rows is then said below it, too. Identifiers are left out first, the
+    ``main`` columns last, and columns to ``keep`` never. Long text is cut in the middle, because
+    names differ at their ends. Without a ``width``, lines can have any length. ``names`` are those
+    of the columns below the table. For a frame without rows, ``why_empty``, or the reason that the
+    frame has itself, is shown without a heading.
     """
-    labels = {name: headings.get(name, heading(name)) for name in frame.columns}
-    cells = {name: texts(frame, name) for name in frame.columns}
-    text_columns = {name for name in frame.columns if not frame.schema[name].is_numeric()}
-    widths = _widths(cells, labels, text_columns, width, ABOUT.union(keep))
-    grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    folds = isinstance(width, Folding)
-    for name, columns in widths.items():
-        grid.add_column(
-            Text(labels[name]),
-            justify="left" if name in text_columns else "right",
-            width=columns,
-            no_wrap=not folds,
-            overflow="fold" if folds else "ellipsis",
-        )
-    if not folds:
-        for name in text_columns & {*widths}:
-            cells[name] = [  # text with wide characters is left to `rich`
-                units.middle(text, widths[name]) if cell_len(text) == len(text) else text
-                for text in cells[name]
-            ]
-    for row in zip(*(cells[name] for name in widths), strict=True):
-        grid.add_row(*map(Text, row))
     parts: list[RenderableType] = [Text(title, style="bold cyan")] if title else []
     if not frame.height:
         why = reason(frame) if why_empty is None else why_empty
         return Group(*parts, Text(no_rows(why), style="dim"))
-    parts.append(grid)
-    if len(widths) < len(cells):
-        left_out = ", ".join(made_of.get(name, name) for name in cells if name not in widths)
-        parts.append(Text(f"not shown for lack of width: {left_out}", style="dim"))
-    if of_shown := [note for name, note in notes if name in widths]:
+    columns = {
+        name: Column(label, texts(frame, name), not frame.schema[name].is_numeric())
+        for name, label in (headings_of(frame.columns) | dict(headings)).items()
+        if name in frame.columns
+    }
+    chosen = layout(columns, width, Wishes(keep, main))
+    for block in chosen.blocks:
+        parts += [_block(columns, block, folds=isinstance(width, Folding))]
+    if chosen.shared:
+        values = (f"{names(name)}={_value(columns[name])}" for name in chosen.shared)
+        label = "in all these rows" if frame.height > 1 else "also"
+        parts.append(Text(f"{label}: {', '.join(values)}", style="dim"))
+    if chosen.left_out:
+        left_out = ", ".join(dict.fromkeys(map(names, chosen.left_out)))
+        where = f" ({names.where})" if names.where else ""
+        parts.append(Text(f"not shown for lack of width: {left_out}{where}", style="dim"))
+    if of_shown := [note for name, note in notes if name not in {*chosen.left_out}]:
         parts.append(Text("; ".join(of_shown), style="dim"))
     return Group(*parts)
+
+
+def _block(columns: Mapping[str, Column], widths: Mapping[str, int], *, folds: bool) -> Table:
+    """Some columns of a table."""
+    grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    cells = []
+    for name, width in widths.items():
+        column = columns[name]
+        grid.add_column(
+            Text(heading_lines(column.heading, width)),
+            justify="left" if column.is_text else "right",
+            vertical="top" if folds else "bottom",
+            width=width,
+            no_wrap=not folds,
+            overflow="fold" if folds else "ellipsis",
+        )
+        cut = column.is_text and not folds
+        cells.append([_cut(cell, width) for cell in column.cells] if cut else column.cells)
+    for row in zip(*cells, strict=True):
+        grid.add_row(*map(Text, row))
+    return grid
+
+
+def _cut(text: str, width: int) -> str:
+    """Text cut in the middle; with wide characters it is left to `rich`."""
+    return units.middle(text, width) if cell_len(text) == len(text) else text
+
+
+def _value(column: Column) -> str:
+    """What all rows have, in a line with others."""
+    return _cut(column.value, _LONGEST_VALUE)
 
 
 def no_rows(why: str | None) -> str:
@@ -129,17 +165,24 @@ def ranking(
     top: int,
     width: int | None,
     title: str,
+    *,
+    keep: Collection[str] = (),
+    main: Sequence[str] = (),
+    names: Names = AS_THEY_ARE,
     notes: Iterable[tuple[str, str]] = (),
 ) -> RenderableType:
     """The first rows of a sorted answer, with the columns that matter most on the left."""
     more = f" (top {top:,} of {frame.height:,})" if frame.height > top else ""
     first = without_constant_keys(frame).head(top)
-    names = list(first.columns)
+    first = first.select(one.name for one in first if one.null_count() < first.height)
+    order = list(first.columns)
     for name, anchor in _FOLLOWERS:
-        if {name, anchor} <= {*names}:
-            names.remove(name)
-            names.insert(names.index(anchor) + 1, name)
-    return table(first.select(names), width, title + more, notes=notes)
+        if {name, anchor} <= {*order}:
+            order.remove(name)
+            order.insert(order.index(anchor) + 1, name)
+    return table(
+        first.select(order), width, title + more, keep=keep, main=main, names=names, notes=notes
+    )
 
 
 def notes(quality: pl.DataFrame, width: int | None) -> RenderableType:
@@ -202,7 +245,7 @@ def _header_text(name: str, value: str) -> str:
 
 def prose(frame: pl.DataFrame) -> RenderableType:
     """A frame of sentences, which are wrapped instead of cut."""
-    grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for name in frame.columns:
         first = name == frame.columns[0]
         grid.add_column(heading(name), no_wrap=first, overflow="fold")
@@ -249,7 +292,7 @@ def text(part: RenderableType, width: int | None = None) -> str:
 
 def grid() -> Table:
     """Lines of cells without headings."""
-    return Table.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
+    return Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
 
 
 def _labelled() -> Table:
@@ -258,58 +301,3 @@ def _labelled() -> Table:
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column(overflow="fold")
     return lines
-
-
-def _widths(
-    cells: Mapping[str, list[str]],
-    headings: Mapping[str, str],
-    text_columns: set[str],
-    width: int | None,
-    keep: Collection[str],
-) -> dict[str, int]:
-    """Widths of the columns that fit, in their order; only text is cut."""
-    full = {name: max(map(cell_len, [headings[name], *values])) for name, values in cells.items()}
-    if width is None or not full:
-        return full
-    first = next(iter(full))
-
-    def least(narrowest: int) -> dict[str, int]:
-        name_width = max(_NARROWEST_NAME, width * 2 // 5)
-        return {
-            name: min(columns, name_width if name == first else narrowest, width)
-            if name in text_columns
-            else columns
-            for name, columns in full.items()
-        }
-
-    widths = least(_NARROW)
-    others = [name for name in full if name != first and name not in keep]
-    ids = [name for name in others if name.endswith("_id")]
-    _leave_out(widths, ids, width)
-    if _total(widths) > width:
-        narrowest = least(_NARROWEST)
-        widths = {name: narrowest[name] for name in widths}
-    _leave_out(widths, others, width)
-    if first in text_columns and _total(widths) > width:
-        spare = width - (_total(widths) - widths[first])
-        widths[first] = min(widths[first], max(spare, _NARROWEST))
-    _leave_out(widths, [name for name in full if name != first], width)
-    spare = max(width - _total(widths), 0)
-    for name in sorted(widths, key=full.__getitem__):
-        if name in text_columns:
-            wider = min(full[name] - widths[name], spare)
-            widths[name] += wider
-            spare -= wider
-    return widths
-
-
-def _leave_out(widths: dict[str, int], names: list[str], width: int) -> None:
-    """Leave columns out, the last one first, until the others fit."""
-    for name in reversed(names):
-        if _total(widths) <= width:
-            return
-        widths.pop(name, None)
-
-
-def _total(widths: Mapping[str, int]) -> int:
-    return sum(widths.values()) + _GAP * (len(widths) - 1)

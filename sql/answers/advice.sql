@@ -13,6 +13,7 @@
 -- recorded: slices
 -- no rows: no rule fires, so nothing is wrong that profframe looks for
 -- divides by: run
+-- main columns: finding, estimated_gain_ns, severity, rule, where
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run; with several ranks, the one that finding and events refer to
 -- rule              VARCHAR        name of the rule: a file of sql/rules, or yours

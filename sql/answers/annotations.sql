@@ -9,6 +9,7 @@
 -- needs: events, profiler_steps
 -- recorded: annotations
 -- divides by: rank
+-- main columns: name, step, host_ns, device_ns, idle_ns, calls, exposed_communication_ns
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
 -- step                      BIGINT       profiler step of their start, or of the replay if captured; NULL outside steps

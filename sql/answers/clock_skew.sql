@@ -11,6 +11,7 @@
 -- needs: events, traces, recorded_collectives
 -- recorded: traces
 -- divides by: run
+-- main columns: offset_ns, error_ns, rank, reference_rank, note
 -- parameter skewed_ns BIGINT = 50000  offsets beyond this, in ns, and beyond three times their error are marked skewed
 -- run            VARCHAR      run that the trace belongs to
 -- rank           INTEGER      rank within the run

@@ -5,6 +5,7 @@
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- recorded: dumps
 -- divides by: run
+-- main columns: process_group, rank, last_seq, completed_seq, missing_calls, state, kind
 -- run                       VARCHAR       run that the dumps belong to
 -- rank                      INTEGER       rank within the run
 -- process_group             VARCHAR       name of the process group

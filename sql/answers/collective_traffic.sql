@@ -9,6 +9,7 @@
 -- recorded: collective_calls
 -- no rows: there is no all_to_all and no send of which group, type and sizes are known
 -- divides by: run
+-- main columns: rank, peer_rank, bytes, calls, process_group
 -- run           VARCHAR        run that the trace belongs to
 -- rank          INTEGER        rank that sends
 -- peer_rank     INTEGER        rank that it sends to

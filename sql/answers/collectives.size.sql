@@ -5,6 +5,7 @@
 -- needs: events, traces, recorded_collectives
 -- recorded: collective_calls
 -- divides by: run
+-- main columns: collective, bytes, calls, total_ns, bus_gb_per_s, p50_ns, dtype, mean_ns, skew_ns, mismatches
 -- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                VARCHAR        run that the traces belong to
 -- ranks              BIGINT         number of ranks in the group; NULL if not known

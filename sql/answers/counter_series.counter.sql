@@ -5,6 +5,7 @@
 -- needs: counters
 -- recorded: counter_values
 -- divides by: rank
+-- main columns: name, mean_value, max_value, unit, min_value, series, last_value, samples
 -- parameter name  VARCHAR = ''  only counters with this text in their name, taken literally
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run

@@ -5,6 +5,7 @@
 -- needs: counters
 -- recorded: counter_values
 -- divides by: rank
+-- main columns: name, time_ns, value, series, unit
 -- parameter name  VARCHAR                = ''     only counters with this text in their name, taken literally
 -- parameter per   VARCHAR(value|counter) = value  what each row is
 -- run         VARCHAR      run that the trace belongs to

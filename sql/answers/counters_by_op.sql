@@ -14,6 +14,7 @@
 -- recorded: counted_slices|device_samples
 -- no rows: no device that has samples ran a kernel, copy or fill
 -- divides by: rank
+-- main columns: op, counter, mean_value, total, unit, total_ns, kernel, max_value, ranges
 -- parameter per  VARCHAR(op|kernel) = op  what each row is
 -- parameter name VARCHAR            = ''  only counters with this text in their name, taken literally
 -- run           VARCHAR        run that the trace belongs to

@@ -13,6 +13,7 @@
 -- recorded: power
 -- no rows: no counter is power
 -- divides by: rank
+-- main columns: device, energy_j, mean_w, idle_j, work_j, measured_share, max_w, counter, note
 -- parameter per  VARCHAR(device|step|op|kernel) = device  what each row is
 -- parameter unit VARCHAR(W|mW|uW|kW)            = ''      unit of counters of power that say none
 -- parameter name VARCHAR                        = ''      only counters with this text in their name, taken literally

@@ -8,6 +8,7 @@
 -- recorded: power, steps
 -- no rows: no step of a known length is in a rank whose power was sampled
 -- divides by: rank
+-- main columns: step, energy_j, mean_w, step_ns, work_j, idle_j, device
 -- parameter unit VARCHAR(W|mW|uW|kW) = ''  unit of counters of power that say none
 -- parameter name VARCHAR             = ''  only counters with this text in their name, taken literally
 -- run         VARCHAR      run that the trace belongs to

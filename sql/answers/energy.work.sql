@@ -11,6 +11,7 @@
 -- recorded: power, device_samples
 -- no rows: the unit or the device of power is not known
 -- divides by: rank
+-- main columns: name, energy_j, estimated_j, share, slices, measured, device, part
 -- parameter per  VARCHAR(op|kernel)  = op  what each row is
 -- parameter unit VARCHAR(W|mW|uW|kW) = ''  unit of counters of power that say none
 -- parameter name VARCHAR             = ''  only counters with this text in their name, taken literally

@@ -6,6 +6,7 @@
 -- recorded: communication
 -- no rows: all communication is hidden under computation
 -- divides by: rank
+-- main columns: start_ns, dur_ns
 -- run       VARCHAR      run that the trace belongs to
 -- rank      INTEGER      rank within the run
 -- start_ns  BIGINT   ns  start of the span, on the clock that traces.clock names

@@ -14,6 +14,7 @@
 -- needs: events
 -- recorded: slices
 -- divides by: rank
+-- main columns: name, self_ns, total_ns, depth, calls, device_ns, self_device_ns, kind
 -- parameter top        BIGINT = 5000  maximum nodes of a run and rank, without others and outside; 0 for all
 -- parameter min_share  DOUBLE = 0.0  drop nodes with a smaller share of both host and device time
 -- run             VARCHAR      run that the trace belongs to

@@ -5,6 +5,7 @@
 -- recorded: segments
 -- no rows: no segment has blocks
 -- divides by: rank
+-- main columns: segment_id, offset_bytes, bytes, state, blocks, segment_bytes
 -- parameter segments  BIGINT = 32    maximum segments per (run, rank, device), the largest; 0 for all
 -- parameter pieces    BIGINT = 2000  maximum pieces per (run, rank, device), the largest; 0 for all
 -- run              VARCHAR         run that the snapshot belongs to

@@ -10,6 +10,7 @@
 -- recorded: compiled_kernels
 -- no rows: no slice is a call of a kernel that the files name
 -- divides by: rank
+-- main columns: name, split_ns, share, kernels, main_kernel, calls, device_ns, main_share, graph
 -- parameter per VARCHAR(post_grad|pre_grad|line) = post_grad  what each row is: a node of the compiled or the model's graph
 -- run         VARCHAR        run that the trace belongs to
 -- rank        INTEGER        rank within the run

@@ -8,6 +8,7 @@
 -- recorded: dumps
 -- no rows: no collective hangs in what ranks recorded
 -- divides by: run
+-- main columns: role, rank, kind, state, process_group, collective_seq, finding, created_ns, line
 -- run                       VARCHAR       run that the dumps belong to
 -- rank                      INTEGER       rank within the run
 -- process_group             VARCHAR       name of the process group

@@ -10,6 +10,7 @@
 -- recorded: dumps
 -- no rows: no collective hangs in what ranks recorded
 -- divides by: run
+-- main columns: finding, kind, late_ranks, waiting_ranks, late_at, since_ns, is_cause, process_group, collective_seq, line
 -- parameter per  VARCHAR(collective|rank) = collective  what each row is; rank: a rank's side of a collective
 -- run                       VARCHAR       run that the dumps belong to
 -- ranks                     BIGINT        number of ranks that called it

@@ -12,6 +12,7 @@
 -- no rows: there is no gap between two pieces of work of a device
 -- divides by: rank
 -- over ranks: name; device, stream
+-- main columns: name, stream, idle_ns, share, gaps, max_ns, device
 -- parameter by   VARCHAR(line|module|op|annotation|frame|call) = line  what each row is
 -- parameter per  VARCHAR(stream|device) = stream                       gaps of each stream, or of each device as a whole
 -- parameter into VARCHAR = none                                        libraries whose frames are lines too, as in `python_lines`

@@ -7,6 +7,7 @@
 -- needs: events
 -- recorded: data_loads
 -- divides by: run
+-- main columns: step, wait_ns, max_wait_ns, mean_wait_ns, slowest_rank, wait_over_mean, rank, load_ns, over_median_ns, calls
 -- run               VARCHAR       run that the trace belongs to
 -- rank              INTEGER       rank within the run
 -- step              BIGINT        N of the step; NULL for the whole traces

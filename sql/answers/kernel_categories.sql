@@ -11,6 +11,7 @@
 -- no rows: no device work has a start and a duration
 -- divides by: rank
 -- over ranks: category, class; step, device, stream
+-- main columns: category, step, stream, total_ns, share, exposed_ns, calls, class, device, busy_ns
 -- parameter per  VARCHAR(rank|step|stream) = rank  what rows are split by
 -- run         VARCHAR        run that the trace belongs to
 -- rank        INTEGER        rank within the run

@@ -9,6 +9,7 @@
 -- recorded: communication
 -- no rows: no kernel that communicates has a start and a duration
 -- divides by: rank
+-- main columns: name, process_group, exposed_ns, communication_ns, hidden_share, hidden_ns, collective, calls, start_ns
 -- parameter per  VARCHAR(rank|process_group|collective) = rank  what each row is; collective: every communication kernel
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run

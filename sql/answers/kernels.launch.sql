@@ -6,6 +6,7 @@
 -- recorded: kernels
 -- divides by: rank
 -- over ranks: name, grid, block, registers, shared_memory_bytes, op
+-- main columns: name, grid, block, total_ns, occupancy, calls, blocks_per_sm, registers, shared_memory_bytes, share, p50_ns, op
 -- parameter per_op BOOLEAN = false  also split rows by the op that launched the kernel
 -- run                  VARCHAR         run that the trace belongs to
 -- rank                 INTEGER         rank within the run

@@ -6,6 +6,7 @@
 -- needs: events, memory, instants
 -- recorded: slices|memory|instants
 -- divides by: rank
+-- main columns: name, self_cpu_ns, self_device_ns, calls, cpu_ns, device_ns
 -- run                VARCHAR         run that the trace belongs to
 -- rank               INTEGER         rank within the run
 -- name               VARCHAR         always Total

@@ -7,6 +7,7 @@
 -- recorded: copies
 -- divides by: rank
 -- over ranks: kind, name; device
+-- main columns: name, bytes, bytes_per_s, total_ns, calls, busy_share, device, kind, max_bytes_per_s, min_bytes_per_s
 -- parameter per VARCHAR(direction|name) = direction  name: separate rows for pinned and pageable memory
 -- run               VARCHAR           run that the trace belongs to
 -- rank              INTEGER           rank within the run

@@ -11,6 +11,7 @@
 -- recorded: memory|allocations
 -- no rows: no record of memory has an address
 -- divides by: rank
+-- main columns: op_name, bytes, share, origin, blocks, device, max_bytes
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
 -- device_type      VARCHAR         CPU, CUDA, ...; NULL if the source does not say

@@ -9,6 +9,7 @@
 -- recorded: memory
 -- no rows: all memory that was allocated in the trace was freed
 -- divides by: rank
+-- main columns: op_name, bytes, time_ns, annotation_name, device_type, device
 -- parameter top  BIGINT = 100  maximum rows per (run, rank); 0 for all
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run

@@ -9,6 +9,7 @@
 -- recorded: allocations
 -- no rows: no memory was made or freed for good in between
 -- divides by: rank
+-- main columns: name, change_bytes, from_bytes, to_bytes, made_bytes, freed_bytes
 -- parameter per         VARCHAR(stack|frame|module|category|pool|metadata|fx_node|annotation) = stack  what each row is
 -- parameter from_ns     BIGINT = 0     from this time, on the clock that traces.clock names; 0 for the beginning
 -- parameter to_ns       BIGINT = 0     to this time; 0 for the end

@@ -13,6 +13,7 @@
 -- needs: allocations, allocator_events, stacks, events
 -- recorded: allocations
 -- divides by: rank
+-- main columns: name, peak_bytes, peak_share, end_bytes, unfreed_bytes, allocations, allocated_bytes, peak_blocks
 -- parameter per  VARCHAR(stack|frame|module|category|pool|metadata|fx_node|annotation) = stack  what each row is
 -- parameter at   VARCHAR(peak|oom|change) = peak  peak, or the last time that memory ran out; change: from one moment to another
 -- parameter top  BIGINT = 100  maximum rows per (run, rank, device); 0 for all

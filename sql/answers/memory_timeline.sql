@@ -9,6 +9,7 @@
 -- recorded: memory
 -- no rows: no record of memory has a time
 -- divides by: rank
+-- main columns: time_ns, allocated_bytes, bytes, op_name, reserved_bytes, device_type, device
 -- parameter points  BIGINT = 1000  maximum rows per device; 0 for every record
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run

@@ -5,6 +5,7 @@
 -- recorded: host_slices
 -- no rows: no slice of the host has a start
 -- divides by: rank
+-- main columns: name, dur_ns, idle_ns, idle_share, queue_depth, start_ns, self_ns, event_id, step
 -- run          VARCHAR        run that the trace belongs to
 -- rank         INTEGER        rank within the run
 -- event_id     BIGINT         event_id of the slice

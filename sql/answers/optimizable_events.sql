@@ -9,6 +9,7 @@
 -- recorded: launches
 -- no rows: no slice of the host ran while a device's queue fell from four waiting pieces of work or more to none
 -- divides by: rank
+-- main columns: name, score, idle_ns, dur_ns, idle_share, source_location, self_ns, start_ns, event_id
 -- parameter n BIGINT = 1  rows per (run, rank)
 -- run              VARCHAR        run that the trace belongs to
 -- rank             INTEGER        rank within the run

@@ -4,6 +4,7 @@
 -- needs: events, profiler_steps, traces
 -- recorded: traces
 -- divides by: rank
+-- main columns: rank, span_ns, device_busy_ns, events, kernels, steps, run
 -- run             VARCHAR      run that the trace belongs to
 -- rank            INTEGER      rank within the run
 -- events          BIGINT       number of slices

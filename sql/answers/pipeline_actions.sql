@@ -13,6 +13,7 @@
 -- recorded: slices
 -- no rows: no annotation, Python frame or message is one of a pipeline schedule
 -- divides by: run
+-- main columns: name, start_ns, dur_ns, idle_ns, phase, stage, microbatch, rank, pass, step
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run
 -- step        BIGINT       profiler step; NULL outside steps

@@ -16,6 +16,7 @@
 -- no rows: no frame is of your own code: all are of PyTorch, Python or other packages, which are lines with `into=all`
 -- divides by: rank
 -- over ranks: name
+-- main columns: name, self_ns, self_share, self_device_ns, total_ns, device_share, calls, idle_ns, device_ns, kernels
 -- parameter into VARCHAR = none  libraries whose frames are lines too: none, all, torch, or any folder or module such as PIL
 -- run                       VARCHAR        run that the trace belongs to
 -- rank                      INTEGER        rank within the run

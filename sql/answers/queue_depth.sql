@@ -10,6 +10,7 @@
 -- recorded: launches
 -- no rows: no device work has both a start and the start of its launch
 -- divides by: rank
+-- main columns: time_ns, depth, device, stream
 -- parameter points  BIGINT                 = 0       maximum rows per stream, from 2; 0 for every change
 -- parameter per     VARCHAR(change|stream) = change  what each row is
 -- run      VARCHAR      run that the trace belongs to

@@ -9,6 +9,7 @@
 -- needs: events, profiler_steps
 -- recorded: host_ops|calls|device_work|steps
 -- divides by: run
+-- main columns: class, mean_ns, max_ns, max_over_mean, max_rank, min_ns, min_rank, step, std_ns
 -- run           VARCHAR      run that the traces belong to
 -- ranks         BIGINT       number of ranks that count
 -- step          BIGINT       N of the step; NULL for the whole traces

@@ -6,6 +6,7 @@
 -- needs: events
 -- recorded: recomputed
 -- divides by: rank
+-- main columns: op, device_ns, share, calls, module, self_host_ns, kernel_ns, kernels
 -- run            VARCHAR       run that the trace belongs to
 -- rank           INTEGER       rank within the run
 -- module         VARCHAR       innermost nn.Module around the op; NULL if none is recorded

@@ -8,6 +8,7 @@
 -- needs: events, devices
 -- recorded: host_ops|annotations|kernels
 -- divides by: rank
+-- main columns: name, step, spent_ns, calls, device_ns, what, flops, bytes
 -- parameter per        VARCHAR(run|step) = run                    step: each step, and nothing outside steps
 -- parameter kernel_by  VARCHAR(name|short_name|shapes|category) = name  shapes: op around the launch with its input shapes
 -- parameter copies     BOOLEAN = false                            treat memory copies and fills as kernels

@@ -6,6 +6,7 @@
 -- no rows: no slice has a self time
 -- divides by: rank
 -- over ranks: name, kind
+-- main columns: name, self_ns, self_share, calls, total_ns, kind, mean_ns, max_ns
 -- run         VARCHAR        run that the trace belongs to
 -- rank        INTEGER        rank within the run
 -- name        VARCHAR        name in the source; NULL if it has none

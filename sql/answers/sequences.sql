@@ -9,6 +9,7 @@
 -- no rows: no slice of the host launched as many kernels as `min_kernels`
 -- divides by: rank
 -- over ranks: name, kind, sequence
+-- main columns: sequence, calls, device_ns, name, kernels, total_ns
 -- parameter name        VARCHAR = ''     text in the name of the slices, taken literally; '' for all outermost slices
 -- parameter min_kernels BIGINT  = 3      leave out shorter sequences
 -- parameter top         BIGINT  = 10     maximum rows per run and rank; 0: all

@@ -9,6 +9,7 @@
 -- needs: allocations, allocator_events, segments, stacks, events
 -- recorded: snapshots
 -- divides by: rank
+-- main columns: time_ns, allocated_bytes, name, active_bytes, reserved_bytes, device
 -- parameter per     VARCHAR(device|stack|frame|module|category|pool|metadata|fx_node|annotation) = device  what each row is
 -- parameter points  BIGINT = 1000  maximum moments per device, from 5; 0 for all
 -- parameter top     BIGINT = 10    maximum names per device; 0 for all

@@ -8,6 +8,7 @@
 -- recorded: nodes
 -- no rows: no op of the execution trace writes or communicates a tensor
 -- divides by: rank
+-- main columns: name, read_bytes, written_bytes, allocated_bytes, calls, largest_bytes, largest_shape, largest_dtype, collective
 -- run                       VARCHAR        run that the execution trace belongs to
 -- rank                      INTEGER        rank within the run
 -- name                      VARCHAR        name of the calls

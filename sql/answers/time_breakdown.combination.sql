@@ -7,6 +7,7 @@
 -- recorded: device_work
 -- no rows: no device work has a start and a duration
 -- divides by: rank
+-- main columns: classes, total_ns, share
 -- run       VARCHAR        run that the trace belongs to
 -- rank      INTEGER        rank within the run
 -- classes   VARCHAR        what was running: compute, communication, copy, or several of them in this order, joined by +

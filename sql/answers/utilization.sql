@@ -11,6 +11,7 @@
 -- recorded: device_work
 -- no rows: no device work has a start and a duration
 -- divides by: rank
+-- main columns: step, busy_share, kernel_share, sm_efficiency, occupancy, span_ns, device, busy_ns, kernel_ns
 -- parameter window VARCHAR(step|host) = step  what a step is: its interval, or its slice on the host
 -- run              VARCHAR       run that the trace belongs to
 -- rank             INTEGER       rank within the run

@@ -7,6 +7,7 @@
 -- recorded: known_work
 -- no rows: no work with a duration is of known FLOPs or bytes
 -- divides by: rank
+-- main columns: time_ns, flop_per_s, bytes_per_s, device
 -- run          VARCHAR          run that the trace belongs to
 -- rank         INTEGER          rank within the run
 -- device       INTEGER          index of the device; NULL if the source does not say

@@ -1,0 +1,199 @@
+"""Tables that do not fit: what goes, in which order, and what is said of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from profframe.cli.output import OutputOptions
+from profframe.errors import AnswerError
+from profframe.query.catalogue import selects
+from profframe.query.division import ranked_by
+from profframe.query.header import Answer, parse
+from profframe.show import terminal
+from profframe.show.table_layout import Column, Wishes, layout
+from profframe.trace.trace import Trace
+from tests.conftest import Run
+
+WIDE: Final = pl.DataFrame(
+    {
+        "name": ["aten::mm", "relu"], "op_id": [1, 2], "calls": [3, 4], "kernel_id": [7, 8],
+        "stream": [7, 7], "self_ns": [1_000, 2_000], "total_ns": [2_000, 3_000],
+        "owner_name": ["forward", "backward"],
+    }
+)  # fmt: skip
+MAIN: Final = ("name", "owner_name", "calls")
+LEFT_OUT: Final = "not shown for lack of width: "
+SAME: Final = "in all these rows: "
+WIDTHS: Final = (80, 100, 160)
+
+
+def shown(frame: pl.DataFrame, width: int, **options: Any) -> tuple[list[str], str]:
+    """Headings of a table of some width, and what is said below it."""
+    text = terminal.text(terminal.table(frame, width, **options), width)
+    assert max(map(cell_len, text.splitlines())) <= width
+    lines = text.splitlines()
+    return re.split(r"  +", lines[0].strip()), " ".join(lines[1 + frame.height :])
+
+
+@pytest.mark.parametrize(
+    ("width", "headings", "below"),
+    [
+        (80, "name, op id, calls, kernel id, stream, self, total, owner name", ""),
+        (70, "name, op id, calls, kernel id, self, total, owner name", f"{SAME}stream=7"),
+        (58, "name, op id, calls, self, total, owner name", f"{LEFT_OUT}kernel_id"),
+        (52, "name, calls, self, total, owner name", f"{LEFT_OUT}op_id, kernel_id"),
+        (40, "name, calls, self, owner name", f"{LEFT_OUT}op_id, kernel_id, total_ns"),
+        (30, "name, calls, owner name", f"{LEFT_OUT}op_id, kernel_id, self_ns, total_ns"),
+        (20, "name, owner name", f"{LEFT_OUT}op_id, calls, kernel_id, self_ns, total_ns"),
+    ],
+)
+def test_what_answers_the_question_is_left_out_last(width: int, headings: str, below: str) -> None:
+    names, text = shown(WIDE, width, main=MAIN)
+    assert ", ".join(names) == headings
+    assert text.endswith(below)
+    assert (SAME in text) == (width < 80)
+
+
+def test_without_main_columns_the_first_one_stays_and_others_go_from_the_right() -> None:
+    assert shown(WIDE, 30)[0] == ["name", "calls", "self"]
+
+
+def test_a_column_that_was_named_is_never_left_out() -> None:
+    keep = ["total_ns", "kernel_id", "stream"]
+    names, below = shown(WIDE, 60, keep=keep, main=MAIN)
+    assert {"total", "kernel id", "stream"} <= {*names}
+    assert below == f"{LEFT_OUT}op_id, self_ns"
+    text = terminal.text(terminal.table(WIDE, 20, keep=keep, main=MAIN), 20)
+    heads = [line.split() for line in text.splitlines() if line.startswith("name")]
+    assert len(heads) > 1, "one block has no room for them"
+    assert all(name in text for name in ("total", "kernel", "stream", "3.000 us"))
+
+
+def test_run_and_rank_that_tell_rows_apart_stay() -> None:
+    rows = WIDE.select(pl.Series("run", ["a", "a"]), pl.Series("rank", [0, 1]), pl.all())
+    names, below = shown(rows, 40, main=MAIN)
+    assert (names[0], "run=a" in below) == ("rank", True)
+
+
+def test_one_row_loses_nothing_that_has_a_value() -> None:
+    names, below = shown(WIDE.head(1), 40, main=MAIN)
+    assert names == ["name", "calls", "stream", "owner name"]
+    assert below == "also: op_id=1, kernel_id=7, self_ns=1.000 us, total_ns=2.000 us"
+
+
+def test_from_is_not_shown_without_to() -> None:
+    rows = WIDE.select("name", from_bytes="calls", to_bytes="self_ns", made_bytes="total_ns")
+    assert shown(rows, 30)[0] == ["name", "from", "to"]
+    assert shown(rows, 20)[0] == ["name"]
+    assert shown(rows, 28, keep=["to_bytes"])[0][-2:] == ["from", "to"]
+
+
+def test_headings_are_in_two_lines_before_a_column_is_left_out() -> None:
+    rows = pl.DataFrame({"name": ["a", "b"], "mean_time_last": [1, 2], "calls": [3, 4]})
+    lines = terminal.text(terminal.table(rows, 22), 22).splitlines()
+    assert [*map(str.split, lines[:2])] == [["mean", "time"], ["name", "last", "calls"]]
+    assert len(lines) == 4
+
+
+def test_what_is_left_out_is_named_by_the_columns_that_it_is_made_of() -> None:
+    names = terminal.Names({"growth_share": "ratio", "also": "ratio"}, "profframe diff")
+    rows = WIDE.select("name", growth_share=pl.Series([0.5, 0.25]), also=pl.Series([1, 2]))
+    assert shown(rows, 10, names=names)[1] == f"{LEFT_OUT}ratio (profframe diff)"
+
+
+TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
+
+
+@given(
+    st.dictionaries(TEXTS, st.tuples(TEXTS, TEXTS, st.booleans()), min_size=1, max_size=9),
+    st.integers(8, 100),
+    st.data(),
+)
+def test_every_column_has_one_place_and_every_block_fits(
+    cells: dict[str, tuple[str, str, bool]], width: int, data: st.DataObject
+) -> None:
+    columns = {name: Column(name, [*values], is_text) for name, (*values, is_text) in cells.items()}
+    names = st.lists(st.sampled_from([*columns]), unique=True)
+    keep, main = data.draw(names), data.draw(names)
+    chosen = layout(columns, width, Wishes(keep, main))
+    in_blocks = {name for block in chosen.blocks for name in block}
+    assert {*keep, *main[:1]} <= in_blocks
+    assert in_blocks | {*chosen.shared, *chosen.left_out} == {*columns}
+    assert len(in_blocks) + len(chosen.shared) + len(chosen.left_out) == len(columns)
+    assert all(sum(block.values()) + 2 * (len(block) - 1) <= width for block in chosen.blocks)
+
+
+@pytest.mark.parametrize("select", selects(), ids=lambda select: select.name)
+def test_answers_say_which_of_their_columns_are_the_main_ones(select: Answer) -> None:
+    assert select.main
+    assert {*select.main} <= {column.name for column in select.columns}
+
+
+def test_main_columns_of_a_header_are_columns() -> None:
+    lines = ["mine: a sentence.", "One row per event.", "needs: events", "main columns: a, b"]
+    sql = "".join(f"-- {line}\n" for line in [*lines, "a BIGINT  number"])
+    with pytest.raises(AnswerError, match="line 4: b in '-- main columns:' is no column"):
+        parse(sql, "mine")
+    assert parse(sql.replace(", b", ""), "mine").main == ("a",)
+
+
+PASTED: Final = (
+    ("show", ("examples/job",)),
+    ("show", ("examples/serving.json.gz",)),
+    ("answer self_times", ("examples/job",)),
+    ("roofline", ("examples/job",)),
+    ("diff", ("examples/fp32.json.gz", "examples/bf16.json.gz")),
+)
+
+
+def printed(rows: pl.DataFrame, select: Answer, capsys: pytest.CaptureFixture[str]) -> str:
+    output = OutputOptions("table", None, is_asked_for=False)
+    output.emit(rows, keep=ranked_by(select), main=select.main)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("select", selects(), ids=lambda select: select.name)
+def test_no_line_of_an_answer_is_too_long(
+    select: Answer,
+    hostile_trace: Trace,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    choice = {select.choice.parameter: select.choice.values[0]} if select.choice else {}
+    rows = hostile_trace.answer(select.name.partition(".")[0], **choice).head(50)
+    for width in WIDTHS:
+        monkeypatch.setattr(terminal, "PIPE_WIDTH", width)
+        out = printed(rows, select, capsys)
+        assert max(map(cell_len, out.splitlines()), default=0) <= width
+        assert all({*names} <= {*rows.columns} for names, _ in hints(out))
+
+
+def hints(out: str) -> Iterator[tuple[list[str], list[str]]]:
+    """Names of columns that are left out, and the command that has them, if it is another one."""
+    for part in out.split("\n\n"):
+        text = " ".join(part.partition(LEFT_OUT)[2].split())
+        names, _, where = text.removesuffix(")").partition(" (profframe ")
+        if names:
+            yield names.split(", "), where.split()
+
+
+@pytest.mark.parametrize(("verb", "sources"), PASTED, ids=str)
+def test_what_is_left_out_can_be_pasted(
+    verb: str, sources: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "PIPE_WIDTH", 80)
+    left_out = [*hints(run(*verb.split(), *sources)[1])]
+    assert left_out
+    for names, where in left_out:
+        command = [*(where or verb.split()), *sources, "--columns", ",".join(names)]
+        code, out, err = run(*command)
+        again = {name for others, _ in hints(out) for name in others}
+        assert (code, again & {*names}) == (0, {*()}), err
