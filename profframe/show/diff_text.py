@@ -35,7 +35,9 @@ _NAMES: Final = terminal.Names(
 )
 """Columns that are only shown, and of which they are made."""
 _KEPT: Final = ("change_ns", "base_ns", "other_ns", "base_call_ns", "other_call_ns")
-"""Columns that are left out last."""
+"""Columns that are never left out."""
+_WHOLE: Final = ("likely_change",)
+"""Texts that mean something else if they are cut."""
 _SIDES: Final = ("base", "other")
 _LEAST_ALIKE: Final = 0.2
 """Minimum share of kernel time in kernels of both sides, where names can be compared."""
@@ -84,7 +86,9 @@ def report(
             keep = chosen or _KEPT
             parts += [
                 Text(),
-                terminal.table(cells, width, title + note, headings, keep=keep, names=_NAMES),
+                terminal.table(
+                    cells, width, title + note, headings, keep=keep, whole=_WHOLE, names=_NAMES
+                ),
             ]
     if rows["p_value"].null_count() == rows.height:
         parts += [Text(), Text(UNTESTED, style="dim")]

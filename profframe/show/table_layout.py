@@ -33,8 +33,14 @@ class Column:
 
     heading: str
     cells: Sequence[str]
-    is_text: bool
-    """Whether it can be cut."""
+    is_number: bool
+    is_whole: bool = False
+    """Whether its text is never cut."""
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether it can be narrower than its text."""
+        return not (self.is_number or self.is_whole)
 
     @property
     def width(self) -> int:
@@ -88,12 +94,12 @@ def layout(columns: Mapping[str, Column], width: int | None, wishes: Wishes) -> 
     Examples
     --------
     >>> columns = {
-    ...     name: Column(name, cells, is_text=False)
+    ...     name: Column(name, cells, is_number=True)
     ...     for name, cells in {"name": ["a", "b"], "stream": ["7", "7"], "id": ["1", "2"]}.items()
     ... }
     >>> layout(columns, 10, Wishes())
     Layout(blocks=({'name': 4, 'id': 2},), shared=('stream',), left_out=())
-    >>> layout(columns, 10, Wishes(keep=["stream"])).blocks
+    >>> layout(columns, 10, Wishes(keep=["stream", "id"])).blocks
     ({'name': 4}, {'stream': 6, 'id': 2})
     """
     full = {name: column.width for name, column in columns.items()}
@@ -160,7 +166,7 @@ class _Draft:
 
     def blocks(self) -> list[dict[str, int]]:
         """Widths in tables that fit, each with the subject if there is room for it."""
-        if not self._fits and self._columns[self._subject].is_text:
+        if not self._fits and self._columns[self._subject].can_be_cut:
             spare = self._width - (_total(self.widths) - self.widths[self._subject])
             least = min(self.widths[self._subject], _NARROWEST)
             self.widths[self._subject] = max(spare, least)
@@ -185,7 +191,7 @@ class _Draft:
 
     def _least(self, name: str, columns: int, narrowest: int) -> int:
         """The width of a column whose text is cut."""
-        if self._columns[name].is_text:
+        if self._columns[name].can_be_cut:
             of_subject = max(_NARROWEST_SUBJECT, self._width * 2 // 5)
             columns = min(columns, of_subject if name == self._subject else narrowest)
         return min(columns, self._width)

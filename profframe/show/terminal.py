@@ -82,6 +82,7 @@ def table(
     *,
     keep: Collection[str] = (),
     main: Sequence[str] = (),
+    whole: Collection[str] = (),
     names: Names = AS_THEY_ARE,
     notes: Iterable[tuple[str, str]] = (),
 ) -> RenderableType:
@@ -89,16 +90,16 @@ def table(
 
     What is the same in all rows is then said below it, too. Identifiers are left out first, the
     ``main`` columns last, and columns to ``keep`` never. Long text is cut in the middle, because
-    names differ at their ends. Without a ``width``, lines can have any length. ``names`` are those
-    of the columns below the table. For a frame without rows, ``why_empty``, or the reason that the
-    frame has itself, is shown without a heading.
+    names differ at their ends, but not in columns that are ``whole``. Without a ``width``, lines
+    can have any length. ``names`` are those of the columns below the table. For a frame without
+    rows, ``why_empty``, or the reason that the frame has itself, is shown without a heading.
     """
     parts: list[RenderableType] = [Text(title, style="bold cyan")] if title else []
     if not frame.height:
         why = reason(frame) if why_empty is None else why_empty
         return Group(*parts, Text(no_rows(why), style="dim"))
     columns = {
-        name: Column(label, texts(frame, name), not frame.schema[name].is_numeric())
+        name: Column(label, texts(frame, name), frame.schema[name].is_numeric(), name in whole)
         for name, label in (headings_of(frame.columns) | dict(headings)).items()
         if name in frame.columns
     }
@@ -106,7 +107,8 @@ def table(
     for block in chosen.blocks:
         parts += [_block(columns, block, folds=isinstance(width, Folding))]
     if chosen.shared:
-        values = (f"{names(name)}={_value(columns[name])}" for name in chosen.shared)
+        labels = {name: columns[name].heading for name in columns if name in names.of}
+        values = (f"{labels.get(name, name)}={_value(columns[name])}" for name in chosen.shared)
         label = "in all these rows" if frame.height > 1 else "also"
         parts.append(Text(f"{label}: {', '.join(values)}", style="dim"))
     if chosen.left_out:
@@ -126,13 +128,13 @@ def _block(columns: Mapping[str, Column], widths: Mapping[str, int], *, folds: b
         column = columns[name]
         grid.add_column(
             Text(heading_lines(column.heading, width)),
-            justify="left" if column.is_text else "right",
+            justify="right" if column.is_number else "left",
             vertical="top" if folds else "bottom",
             width=width,
             no_wrap=not folds,
             overflow="fold" if folds else "ellipsis",
         )
-        cut = column.is_text and not folds
+        cut = column.can_be_cut and not folds
         cells.append([_cut(cell, width) for cell in column.cells] if cut else column.cells)
     for row in zip(*cells, strict=True):
         grid.add_row(*map(Text, row))

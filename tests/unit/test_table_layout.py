@@ -96,6 +96,12 @@ def test_from_is_not_shown_without_to() -> None:
     assert shown(rows, 28, keep=["to_bytes"])[0][-2:] == ["from", "to"]
 
 
+def test_a_text_that_is_whole_is_not_cut() -> None:
+    rows = WIDE.with_columns(bounds=pl.lit("-265.646 us … -227.084 us ") + pl.col("name"))
+    text = terminal.text(terminal.table(rows, 60, main=("name", "bounds"), whole=["bounds"]), 60)
+    assert "-265.646 us … -227.084 us aten::mm" in text
+
+
 def test_headings_are_in_two_lines_before_a_column_is_left_out() -> None:
     rows = pl.DataFrame({"name": ["a", "b"], "mean_time_last": [1, 2], "calls": [3, 4]})
     lines = terminal.text(terminal.table(rows, 22), 22).splitlines()
@@ -120,7 +126,9 @@ TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
 def test_every_column_has_one_place_and_every_block_fits(
     cells: dict[str, tuple[str, str, bool]], width: int, data: st.DataObject
 ) -> None:
-    columns = {name: Column(name, [*values], is_text) for name, (*values, is_text) in cells.items()}
+    columns = {
+        name: Column(name, [*values], is_number) for name, (*values, is_number) in cells.items()
+    }
     names = st.lists(st.sampled_from([*columns]), unique=True)
     keep, main = data.draw(names), data.draw(names)
     chosen = layout(columns, width, Wishes(keep, main))
