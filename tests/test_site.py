@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import html
 import re
 import shlex
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 
 import polars as pl
 import pyarrow as pa
@@ -23,7 +26,7 @@ from profframe import cli, schema
 from profframe.cli.verbs import verbs
 from profframe.query import macros
 from profframe.query.catalogue import catalogue, find
-from profframe.query.header import Answer, AnswerColumn, Parameter
+from profframe.query.header import Answer, AnswerColumn, Coarser, Division, Parameter
 from profframe.show.units import visible
 from profframe.trace.plots import Plots
 from scripts.pages import answers as answer_list
@@ -100,6 +103,13 @@ class TestMarkup:
         rendered = MARKDOWN.render(block)
         assert rendered.startswith("<p>before</p>")
         assert rendered.endswith("</pre>\n<p>after</p>\n")
+
+
+@pytest.mark.parametrize("module", [answer_list, markup, staging], ids=lambda m: m.__name__)
+def test_examples_of_the_generators_run(module: ModuleType) -> None:
+    done = doctest.testmod(module)
+    assert done.attempted > 0
+    assert done.failed == 0
 
 
 def hostile_answer(text: str) -> Answer:
@@ -180,6 +190,25 @@ class TestPagesOfAnswers:
         advice = "\n".join(answer_pages.reference(find("advice")))
         assert "Its parameters are the thresholds of the [rules](../rules.md)." in advice
         assert "## Parameters" not in advice
+
+    @pytest.mark.parametrize(
+        ("division", "said"),
+        [
+            (None, []),
+            (
+                Division("rank", (Coarser("run", (("per", ("size",)),)),)),
+                ["[Divides](../dividing.md) by rank\\; run with per\\=size."],
+            ),
+            (
+                Division("no", instead="it compares runs; ask `runs` of each"),
+                ["Does [not divide](../dividing.md): it compares runs\\; ask `runs` of each."],
+            ),
+        ],
+    )
+    def test_what_it_divides_by_is_a_sentence(
+        self, division: Division | None, said: list[str]
+    ) -> None:
+        assert answer_pages.divided(replace(find("overview"), division=division)) == said
 
     @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.name)
     def test_calls_can_be_made(self, answer: Answer) -> None:
