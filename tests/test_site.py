@@ -276,6 +276,14 @@ class TestPageOfMacros:
         )
 
 
+@pytest.mark.parametrize(
+    "text", [macro_pages.page(), staging.TUTORIALS], ids=["macros", "tutorials"]
+)
+def test_a_page_that_the_site_makes_says_who_it_is_for(text: str) -> None:
+    """As tests/test_docs.py has it for those of the repository."""
+    assert re.match(r"# .+\n\nFor [^.]+\.\n\n", text)
+
+
 def test_the_repository_has_no_page_that_the_site_makes() -> None:
     made = {*staging.MADE.values(), "macros.md"} - {*HOMES.values()}
     assert made == {"macros.md", "tutorials.md"}

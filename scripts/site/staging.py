@@ -46,7 +46,7 @@ SHOWN: Final[Mapping[str, str]] = MappingProxyType(
 """Traces that answers are shown of, and what they are of."""
 
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#:\s]*)(#[^)]*)?\)")
-_TUTORIALS: Final = """\
+TUTORIALS: Final = """\
 # Tutorials
 
 For people who learn from code: notebooks from a first look to a thousand runs, with what they give.
@@ -99,7 +99,7 @@ def _stage_tutorials(folder: Path) -> None:
             tutorial.name: tutorials.page(tutorial, folder / "tutorials", shell)
             for tutorial in tutorials.tutorials(ROOT / "examples")
         }
-    _write(folder / "tutorials.md", tutorials.index(pages, _TUTORIALS))
+    _write(folder / "tutorials.md", tutorials.index(pages, TUTORIALS))
     for name, text in pages.items():
         _write(folder / "tutorials" / f"{name}.md", text)
 
