@@ -7,6 +7,7 @@ an attribute, or (as in many notebooks) a formula.
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -28,6 +29,7 @@ SHORT: Final = 50
 """A frame of at most this many rows is shown in full by default."""
 COLUMNS: Final = 75
 _SUMMARY_ROWS: Final = 8
+_GAP: Final = re.compile(" {3,}")
 _MOST_NAMED: Final = 6
 """Up to this many columns without values are named; more are counted."""
 _SINGLE_ROW: Final = 6
@@ -79,8 +81,10 @@ def trace_html(
     frames: Iterable[pl.DataFrame],
 ) -> str:
     """A summary of a trace: its labelled lines, words about its files, the first rows of frames."""
+    # What stands below each other in a terminal does not in a proportional font.
     cells = "".join(
-        f'<tr><th>{label}</th><td class="p">{html.escape(text)}</td></tr>' for label, text in lines
+        f'<tr><th>{label}</th><td class="p">{html.escape(_GAP.sub("  ", text))}</td></tr>'
+        for label, text in lines
     )
     parts = [f"<strong>Trace</strong>: {html.escape(title)}<table>{cells}</table>"]
     options = FrameOptions(rows=_SUMMARY_ROWS)

@@ -21,6 +21,7 @@ PLACES: Final = {
     "BEFORE": "examples/gpu_training.json.gz",
     "AFTER": "examples/gpu_training_fused.json.gz",
     "JOB": "examples/job",
+    "N": "2",
 }
 BLOCKS: Final = "".join(re.findall(r"^```sh\n(.*?)^```", SKILL, re.DOTALL | re.MULTILINE))
 COMMANDS: Final = [
