@@ -55,7 +55,9 @@ SELECT
         CASE
             WHEN sum(waited_ns) FILTER (contains(name, '_MultiProcessing')) > 0.5 * sum(waited_ns)
                 THEN 'The loader has workers, and they are too slow: more of them (num_workers), a larger prefetch_factor, '
-                || 'persistent_workers=True where they start anew, cheaper transforms, or faster storage.'
+                || 'persistent_workers=True where they start anew, cheaper transforms, or faster storage. '
+                || 'Workers are in no trace: one with num_workers=0 and with_stack=True has the slow lines, '
+                || 'in `python_lines` with into=all.'
             WHEN bool_or(contains(name, '_MultiProcessing'))
                 THEN 'Give the loader without workers some, DataLoader(num_workers=4, persistent_workers=True), and move slow '
                 || 'transforms out of the loop.'
