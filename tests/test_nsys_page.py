@@ -29,6 +29,7 @@ REAL: Final = {
     "torch on two GPUs": "GindaChen__nsys-ai/h100_2gpu_1s.sqlite",
     "MPI": "hpcgroup__pipit/saxpy-mpi-cuda_nsys_perlmutter0.sqlite",
 }
+SMALL: Final = "GindaChen__nsys-ai/healthy_1pct_synthetic.sqlite"
 PROJECTED: Final = """
     SELECT
         coalesce(r.text, s.value), r.start, r."end" - r.start, min(w.start),
@@ -56,18 +57,23 @@ def exports(traces: Path) -> dict[str, Path]:
     return {name: only_path(traces, path) for name, path in REAL.items()}
 
 
+@pytest.fixture(scope="module")
+def opened(exports: dict[str, Path]) -> dict[str, profframe.Trace]:
+    return {name: profframe.load(path) for name, path in exports.items()}
+
+
 def only_path(traces: Path, pattern: str) -> Path:
     (path,) = traces.glob(pattern)
     return path
 
 
 @pytest.fixture
-def folder(tmp_path: Path, exports: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the files that the page names."""
+def folder(tmp_path: Path, traces: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that the page names: a small export, to be loaded by each command."""
     (tmp_path / "reports").mkdir()
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     for place in ("report.sqlite", "base.sqlite", "reports/rank0.sqlite", "reports/rank1.sqlite"):
-        shutil.copy(exports["torch on two GPUs"], tmp_path / place)
+        shutil.copy(traces / SMALL, tmp_path / place)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -110,14 +116,16 @@ def test_what_it_prints_of_the_lock_is_so(
 
 
 @pytest.mark.parametrize("section", [*SECTIONS])
-def test_selects_have_rows(section: str, exports: dict[str, Path]) -> None:
-    found = [profframe.load(path).sql(SECTIONS[section]).height for path in exports.values()]
+def test_selects_have_rows(section: str, opened: dict[str, profframe.Trace]) -> None:
+    found = [trace.sql(SECTIONS[section]).height for trace in opened.values()]
     assert max(found)
 
 
 @pytest.mark.parametrize("export", REAL)
-def test_projected_ranges_are_as_nsight_defines_them(export: str, exports: dict[str, Path]) -> None:
-    trace = profframe.load(exports[export])
+def test_projected_ranges_are_as_nsight_defines_them(
+    export: str, exports: dict[str, Path], opened: dict[str, profframe.Trace]
+) -> None:
+    trace = opened[export]
     base = trace.traces["base_ns"][0] or 0
     rows = trace.sql(SECTIONS["Ranges on the device"]).select(
         "name", "start_ns", "dur_ns", "projected_start_ns", "projected_ns", "gpu_ops"

@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 import pytest
 
-import profframe
+from tests.conftest import real_trace
 from tests.members import few
 
 SMALL: Final = (
@@ -20,7 +20,7 @@ SMALL: Final = (
 
 @pytest.mark.parametrize("name", few(SMALL, 2), ids=range(len(SMALL)))
 def test_owners_add_up_to_the_idle_time(traces: Path, name: str) -> None:
-    with profframe.load(traces / name).session() as trace:
+    with real_trace(traces / name).session() as trace:
         for per in ("device", "stream"):
             idle = trace.idle(per=per)["idle_ns"].sum()
             for by in ("line", "module", "op", "annotation"):
@@ -30,7 +30,7 @@ def test_owners_add_up_to_the_idle_time(traces: Path, name: str) -> None:
 
 
 def test_backward_of_a_module_is_that_of_those_inside_it(traces: Path) -> None:
-    rows = profframe.load(traces / SMALL[1]).modules(per="run")
+    rows = real_trace(traces / SMALL[1]).modules(per="run")
     outermost = rows.filter(pl.col("name").str.contains("DistributedDataParallel"))
     inside = rows.filter(~pl.col("name").str.contains("Loss"))
     assert outermost["backward_device_ns"].sum() == inside["self_backward_device_ns"].sum() > 0
@@ -47,7 +47,7 @@ INFERENCE: Final = (
 
 @pytest.mark.parametrize("name", INFERENCE, ids=range(len(INFERENCE)))
 def test_phases_have_all_work_that_was_launched_in_them(traces: Path, name: str) -> None:
-    trace = profframe.load(traces / name)
+    trace = real_trace(traces / name)
     work = "kind IN ('kernel', 'memcpy', 'memset') AND phase_id IS NOT NULL"
     launched = trace.sql(f"SELECT sum(dur_ns) AS ns FROM events WHERE {work}")
     phases = trace.phases()
@@ -59,7 +59,7 @@ def test_phases_have_all_work_that_was_launched_in_them(traces: Path, name: str)
 
 @pytest.mark.parametrize("name", few([*SMALL, *INFERENCE], 3), ids=range(6))
 def test_lines_have_all_work_and_no_time_twice(traces: Path, name: str) -> None:
-    trace = profframe.load(traces / name)
+    trace = real_trace(traces / name)
     lines = trace.python_lines()
     if lines.is_empty():
         return
@@ -72,7 +72,7 @@ def test_lines_have_all_work_and_no_time_twice(traces: Path, name: str) -> None:
 
 
 def test_layers_of_a_model_are_as_many_as_it_has(traces: Path) -> None:
-    (row,) = profframe.load(traces / INFERENCE[0]).graph_layers().to_dicts()
+    (row,) = real_trace(traces / INFERENCE[0]).graph_layers().to_dicts()
     assert row["layers"] == 36
     assert row["before"] + row["layers"] * row["layer_kernels"] + row["after"] == row["kernels"]
     assert row["phase"] == "decode"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -12,6 +13,7 @@ import pytest
 import profframe
 from profframe import Trace
 from profframe.readers.build.counters import device_of_name, device_of_process, unit_of
+from profframe.show import trace_header
 from profframe.show.columns import compact, heading
 from profframe.show.terminal import table, text
 from tests.conftest import Run
@@ -179,35 +181,34 @@ def test_the_first_screen_has_energy_only_where_power_was_sampled(tmp_path: Path
     assert "energy" not in run(str(tmp_path / "trace.json"))[1]
 
 
-def first_energy(tmp_path: Path, run: Run, *events: dict[str, Any]) -> str:
-    loaded(tmp_path, *events)
-    lines = run(str(tmp_path / "trace.json"))[1].splitlines()
-    return next((line[13:] for line in lines if line.startswith("energy")), "")
+def first_energy(tmp_path: Path, *events: dict[str, Any]) -> str:
+    """What the first screen says of energy, of the only answers that it takes."""
+    trace = loaded(tmp_path, *events)
+    opening: Any = SimpleNamespace(energy=trace.energy(), overview=trace.overview())
+    return next(iter(trace_header._energy(opening)), "")
 
 
-def test_the_first_screen_says_how_much_of_the_trace_has_samples(tmp_path: Path, run: Run) -> None:
+def test_the_first_screen_says_how_much_of_the_trace_has_samples(tmp_path: Path) -> None:
     """The kernel is from 10 to 40, and another ends at 1,010."""
     late = slice_("kernel", "late", 1_000, 10, device=0, stream=7)
     samples = [pm("Power (W)", ts, 100) for ts in (0, 10, 20, 40, 60)]
-    assert first_energy(tmp_path, run, KERNEL, late, *samples).startswith(
+    assert first_energy(tmp_path, KERNEL, late, *samples).startswith(
         "6.000 mJ of 1 device in the 6.0 % of the trace with samples, 50.0 % of the energy"
     )
     other = slice_("kernel", "other", 10, 1_000, device=1, stream=7)
     whole = [pm("Power (W)", ts, 100) for ts in (10, 60, 1_010)]
-    assert first_energy(tmp_path, run, KERNEL, late, other, *whole).startswith(
+    assert first_energy(tmp_path, KERNEL, late, other, *whole).startswith(
         "100.000 mJ of 1 of 2 devices, 96.0 % of it while idle"
     )
 
 
-def test_the_first_screen_has_the_counter_that_contains_the_others(
-    tmp_path: Path, run: Run
-) -> None:
+def test_the_first_screen_has_the_counter_that_contains_the_others(tmp_path: Path) -> None:
     samples = [
         pm(name, ts, watts)
         for name, watts in (("HBM Power (W)", 20), ("Total Power (W)", 100), ("Z Power (W)", 30))
         for ts in (0, 10, 20, 40, 60)
     ]
-    assert first_energy(tmp_path, run, KERNEL, *samples).startswith("6.000 mJ of 1 device, 50.0 %")
+    assert first_energy(tmp_path, KERNEL, *samples).startswith("6.000 mJ of 1 device, 50.0 %")
 
 
 @pytest.mark.parametrize(
@@ -221,11 +222,11 @@ def test_the_first_screen_has_the_counter_that_contains_the_others(
         ("Power (W)", None, (0,), ""),
     ],
 )
-def test_the_first_screen_says_why_there_is_no_energy(  # noqa: PLR0917
-    tmp_path: Path, run: Run, name: str, pid: str | None, times: tuple[int, ...], text: str
+def test_the_first_screen_says_why_there_is_no_energy(
+    tmp_path: Path, name: str, pid: str | None, times: tuple[int, ...], text: str
 ) -> None:
     samples = [pm(name, ts, 100) | ({"pid": pid} if pid else {}) for ts in times]
-    line = first_energy(tmp_path, run, KERNEL, *samples)
+    line = first_energy(tmp_path, KERNEL, *samples)
     assert line.startswith(text)
     assert bool(line) == bool(text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -268,6 +269,7 @@ def test_exactly_the_limit_holds() -> None:
 # What has a name.
 
 
+@cache
 def named_side(scale: int) -> Trace:
     return trace(
         [
