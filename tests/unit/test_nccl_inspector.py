@@ -166,7 +166,7 @@ class TestRows:
 
     @pytest.mark.parametrize("version", VERSIONS)
     def test_all_formats_give_equal_rows(self, version: str, tmp_path: Path) -> None:
-        job = Job(3)
+        job = Job(3, ranks=4)
         write_inspector(job, tmp_path / "a" / "job", version)
         write_inspector(job, tmp_path / "b" / "job", "v4.2")
         first, second = (
@@ -245,7 +245,7 @@ class TestSources:
         assert "Bandwidth of all_reduce of 16.00 MiB in tp1 (4 ranks) varies from 60.93" in said
 
     def test_a_store_has_the_same(self, tmp_path: Path) -> None:
-        job = Job(4)
+        job = Job(4, ranks=4)
         write_inspector(job, tmp_path / "job")
         write_traces(job, tmp_path / "job", steps=[2, 3])
         files = profframe.convert(tmp_path / "job", tmp_path / "store", workers=1)
