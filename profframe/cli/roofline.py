@@ -70,6 +70,8 @@ def roofline(
 
     from profframe.query.catalogue import resolve
     from profframe.show import compact_tables, terminal
+    from profframe.show.empty_frames import docs_of
+    from profframe.show.footnotes import footnotes, of_shares
 
     if dtype is not None or override:
         check_question("roofline", {"dtype": dtype, "override": override})
@@ -87,7 +89,9 @@ def roofline(
     title, main = f"Roofline by {per}", resolve("roofline", {})[0].main
     headline = Text(compact_tables.roofline_headline(rows, trace.devices))
     first = output.of(trace)(compact_tables.roofline(rows))
-    output.echo(headline, terminal.ranking(first, top, output.width, title, main=main))
+    notes = footnotes(first, of_shares(docs_of(rows)))
+    table = terminal.ranking(first, top, output.width, title, main=main, notes=notes)
+    output.echo(headline, table)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 _MAX_THREADS: Final = 40
+_OF_PATH: Final = MappingProxyType({"share": "of the length of the path"})
+_OF_PART: Final = MappingProxyType({"part_share": "of all cost of its kind, late or transfer"})
+"""What percentages are of, by column."""
 _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
 
 
@@ -292,17 +296,24 @@ def _path_tables(result: ShownPath, top: int, output: OutputOptions) -> list[Ren
     from rich.text import Text
 
     from profframe.show import path_text, terminal
+    from profframe.show.footnotes import footnotes
 
     if result.run is None:
         return [Text(f"Critical path of {result.headline}")]
     width = output.width
     tables: list[RenderableType] = [
-        terminal.table(result.bounds, width, f"Critical path of {visible(result.headline)}"),
+        terminal.table(
+            result.bounds,
+            width,
+            f"Critical path of {visible(result.headline)}",
+            notes=footnotes(result.bounds, _OF_PATH),
+        ),
         terminal.ranking(
             path_text.longest(result.events, full_names=output.full_names),
             top,
             width,
             "What takes longest on the path",
+            [("share", f"%: {_OF_PATH['share']}")],
         ),
     ]
     if result.rank is None:
@@ -375,6 +386,7 @@ def _blame_tables(
     from profframe.show import blame_text as shown
     from profframe.show import terminal
     from profframe.show.empty_frames import why_empty
+    from profframe.show.footnotes import footnotes
 
     above = [visible(heading(one))] if one else []
     if not rows.height:
@@ -382,7 +394,7 @@ def _blame_tables(
     return [
         Text("\n".join((*above, shown.headline(rows), *shown.sentences(rows)))),
         *(
-            terminal.ranking(table, top, output.width, title)
+            terminal.ranking(table, top, output.width, title, footnotes(table, _OF_PART))
             for title, table in shown.parts(rows, full_names=output.full_names)
         ),
     ]

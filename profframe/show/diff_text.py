@@ -11,6 +11,7 @@ from rich.text import Text
 from profframe.analysis.fail_on import Verdict
 from profframe.show import columns, run_limits_text, terminal, units
 from profframe.show.empty_frames import why_empty
+from profframe.show.footnotes import footnotes
 from profframe.show.kernel_names import short_name, shortened
 from profframe.show.summary import short
 
@@ -34,6 +35,11 @@ _NAMES: Final = terminal.Names(
     }
 )
 """Columns that are only shown, and of which they are made."""
+_OF: Final[Mapping[str, str]] = {
+    "growth_share": "of the first side",
+    "contribution_share": "of the change of the total above",
+}
+"""What percentages are of, by column."""
 _KEPT: Final = ("change_ns", "base_ns", "other_ns", "base_call_ns", "other_call_ns")
 """Columns that are never left out."""
 _WHOLE: Final = ("likely_change",)
@@ -87,7 +93,14 @@ def report(
             parts += [
                 Text(),
                 terminal.table(
-                    cells, width, title + note, headings, keep=keep, whole=_WHOLE, names=_NAMES
+                    cells,
+                    width,
+                    title + note,
+                    headings,
+                    keep=keep,
+                    whole=_WHOLE,
+                    names=_NAMES,
+                    notes=footnotes(cells, _OF),
                 ),
             ]
     if rows["p_value"].null_count() == rows.height:

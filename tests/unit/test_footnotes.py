@@ -62,3 +62,13 @@ def test_every_percentage_of_an_answer_has_words(answer: Answer) -> None:
     assert {*notes} == shares
     assert all(notes.values())
     assert not [note for note in notes.values() if "_ns" in note or "NULL if" in note]
+
+
+def test_verbs_with_tables_say_what_percentages_are_of(run: Run) -> None:
+    gpu = "examples/gpu_training.json.gz"
+    printed = run("roofline", gpu)[1]
+    assert 'flop %: "flop rate" over its peak' in printed
+    assert run("critical-path", gpu)[1].count("\n%: of the length of the path") == 2
+    assert "\npart %: of all cost of its kind, late or transfer" in run("blame", "examples/job")[1]
+    changes = run("diff", "examples/fp32.json.gz", "examples/bf16.json.gz")[1]
+    assert "\ngrowth %: of the first side" in changes

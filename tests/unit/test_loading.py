@@ -306,7 +306,9 @@ def test_a_glob_skips_and_lists_what_is_no_trace(write: Write, tmp_path: Path) -
 def test_a_glob_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NoTraceFoundError) as caught:
         profframe.load(tmp_path / "*.json")
-    assert str(caught.value) == f"{tmp_path}/*.json: no file matches the pattern"
+    assert str(caught.value) == (
+        f"{tmp_path}/*.json: no file matches the pattern (** searches below a folder)"
+    )
 
 
 def test_a_file_whose_name_looks_like_a_glob_is_a_file(write: Write) -> None:
