@@ -313,7 +313,7 @@ def _path_tables(result: ShownPath, top: int, output: OutputOptions) -> list[Ren
             top,
             width,
             "What takes longest on the path",
-            [("share", f"%: {_OF_PATH['share']}")],
+            notes=[("share", f"%: {_OF_PATH['share']}")],
         ),
     ]
     if result.rank is None:
@@ -394,7 +394,7 @@ def _blame_tables(
     return [
         Text("\n".join((*above, shown.headline(rows), *shown.sentences(rows)))),
         *(
-            terminal.ranking(table, top, output.width, title, footnotes(table, _OF_PART))
+            terminal.ranking(table, top, output.width, title, notes=footnotes(table, _OF_PART))
             for title, table in shown.parts(rows, full_names=output.full_names)
         ),
     ]

@@ -135,20 +135,21 @@ def _block(columns: Mapping[str, Column], widths: Mapping[str, int], *, folds: b
             overflow="fold" if folds else "ellipsis",
         )
         cut = column.can_be_cut and not folds
-        cells.append([_cut(cell, width) for cell in column.cells] if cut else column.cells)
+        cells.append(_cut(column.cells, width) if cut else column.cells)
     for row in zip(*cells, strict=True):
         grid.add_row(*map(Text, row))
     return grid
 
 
-def _cut(text: str, width: int) -> str:
-    """Text cut in the middle; with wide characters it is left to `rich`."""
-    return units.middle(text, width) if cell_len(text) == len(text) else text
+def _cut(cells: Sequence[str], width: int) -> list[str]:
+    """Texts that fit and stay unlike; those with wide characters are left to `rich`."""
+    short = units.middles((text for text in cells if cell_len(text) == len(text)), width)
+    return [short.get(text, text) for text in cells]
 
 
 def _value(column: Column) -> str:
     """What all rows have, in a line with others."""
-    return _cut(column.value, _LONGEST_VALUE)
+    return _cut([column.value], _LONGEST_VALUE)[0]
 
 
 def no_rows(why: str | None) -> str:
