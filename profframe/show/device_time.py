@@ -29,6 +29,8 @@ _LITTLE: Final = 0.5
 _ALL_BUT: Final = ", all but "
 _LEAST_SHOWN: Final = 0.0005
 """Smaller shares are shown as 0.0 %."""
+_FEW_CLASSES: Final = 3
+"""A line with fewer shares has all of them at any width."""
 LONGEST_NAME: Final = 40
 
 
@@ -199,17 +201,18 @@ def time_texts(
         "not recorded": parts.unrecorded_ns,
         "idle": parts.idle_ns,
     }
-    texts = [
-        f"{name} {units.share(parts.share(ns))}"
+    shown = {
+        f"{name} {units.share(parts.share(ns))}": ns
         for name, ns in classes.items()
         if parts.share(ns) >= _LEAST_SHOWN
         or name in {"compute", "idle"}
         or (name == "exposed communication" and parts.communicates)
-    ]
-    listed = ", ".join(texts)
+    }
+    listed = ", ".join(shown)
     cause = "" if idle is None else _cause(idle)
     of_step = whole.partition(",")[0]
-    most = ", ".join(text for text in texts if not text.startswith("exposed copies"))
+    least = min(shown, key=lambda text: shown[text])
+    most = ", ".join(text for text in shown if text != least or len(shown) < _FEW_CLASSES)
     idle_of = together(overview)
     note = idle_of and f"; idle is when {idle_of}"
     with_cause = f"{listed}{cause and f' ({cause})'}"

@@ -20,6 +20,7 @@ from profframe.cli.part import Part
 from profframe.cli.shell import folded, shell_word
 from profframe.show import terminal, trace_header, units
 from profframe.show.compact_tables import with_copies_apart
+from profframe.show.device_time import TimeParts, time_texts
 from profframe.show.findings import gain_of
 from profframe.trace.text_views import header
 from tests.conftest import Run
@@ -351,3 +352,13 @@ def test_a_command_that_is_too_long_keeps_the_part(first: trace_header.TraceHead
     names = [f"{number:0100}.json" for number in range(40)]
     ((command, _), *_) = next_commands(first, names, {}, ("--step", "2-3"), 100)
     assert re.fullmatch(r"profframe [a-z ]+ TRACE\.\.\. --step 2-3", command)
+
+
+def test_a_narrow_line_lacks_the_smallest_share() -> None:
+    overview = pl.DataFrame({"devices": [1], "span_ns": [100], "device_busy_ns": [99]})
+    parts = TimeParts(1, False, (1,), 1000, 30, 0, 960, 0, 10, 0)
+    assert time_texts(parts, overview)[-1].startswith("compute 3.0 %, exposed copies 96.0 % of ")
+    parts = replace(parts, compute_ns=900, exposed_copy_ns=20, idle_ns=80)
+    assert time_texts(parts, overview)[-1].startswith("compute 90.0 %, idle 8.0 % of ")
+    parts = replace(parts, compute_ns=900, exposed_copy_ns=0, idle_ns=100)
+    assert time_texts(parts, overview)[-1].startswith("compute 90.0 %, idle 10.0 % of ")
