@@ -106,6 +106,8 @@ def table(
     chosen = layout(columns, width, Wishes(keep, main))
     for block in chosen.blocks:
         parts += [_block(columns, block, folds=isinstance(width, Folding))]
+    if of_shown := [note for name, note in notes if name not in {*chosen.left_out}]:
+        parts.append(Text("; ".join(of_shown), style="dim"))
     if chosen.shared:
         labels = {name: columns[name].heading for name in columns if name in names.of}
         values = (f"{labels.get(name, name)}={_value(columns[name])}" for name in chosen.shared)
@@ -115,8 +117,6 @@ def table(
         left_out = ", ".join(dict.fromkeys(map(names, chosen.left_out)))
         where = f" ({names.where})" if names.where else ""
         parts.append(Text(f"not shown for lack of width: {left_out}{where}", style="dim"))
-    if of_shown := [note for name, note in notes if name not in {*chosen.left_out}]:
-        parts.append(Text("; ".join(of_shown), style="dim"))
     return Group(*parts)
 
 

@@ -48,10 +48,10 @@ def test_a_cause_of_something_else_has_other_words() -> None:
 
 
 def test_a_note_on_a_column_that_is_not_shown_is_not_shown() -> None:
-    rows = pl.DataFrame({"name": ["x" * 30], "self_share": [0.5]})
+    rows = pl.DataFrame({"name": ["x" * 30, "y" * 30], "self_share": [0.5, 0.25]})
     notes = [("self_share", "self %: of all")]
-    assert "self %: of all" in text(ranking(rows, 1, 80, "", notes=notes), 80)
-    assert "self %: of all" not in text(ranking(rows, 1, 24, "", notes=notes), 24)
+    assert "self %: of all" in text(ranking(rows, 2, 80, "", notes=notes), 80)
+    assert "self %: of all" not in text(ranking(rows, 2, 24, "", notes=notes), 24)
 
 
 @pytest.mark.parametrize("answer", catalogue(), ids=lambda answer: answer.name)
