@@ -184,9 +184,10 @@ class _Draft:
         widths = {name: block[name] for name in self._columns if name in block}
         spare = max(self._width - _total(widths), 0)
         for name in sorted(widths, key=lambda name: self._columns[name].width):
-            wider = min(self._columns[name].width - widths[name], spare)
-            widths[name] += wider
-            spare -= wider
+            wider = self._columns[name].width - widths[name]
+            if self._columns[name].can_be_cut or wider <= spare:
+                widths[name] += min(wider, spare)
+                spare -= min(wider, spare)
         return widths
 
     def _least(self, name: str, columns: int, narrowest: int) -> int:

@@ -107,6 +107,8 @@ def test_headings_are_in_two_lines_before_a_column_is_left_out() -> None:
     lines = terminal.text(terminal.table(rows, 22), 22).splitlines()
     assert [*map(str.split, lines[:2])] == [["mean", "time"], ["name", "last", "calls"]]
     assert len(lines) == 4
+    wider = terminal.text(terminal.table(rows, 24), 24).splitlines()
+    assert wider == lines, "a heading has more room only where that makes it one line"
 
 
 def test_what_is_left_out_is_named_by_the_columns_that_it_is_made_of() -> None:
