@@ -210,30 +210,22 @@ def test_live_profiles(session: Session, tmp_path: Path) -> None:
     assert "1 failed, 1 passed" in output
 
 
-MODEL: Final = """
-import torch
-
-layer = torch.nn.Linear(8, 8)
-
-def inputs(number):
-    return [torch.ones(2, 8)] * number
-
-def train_step(batch):
-    layer(batch).sum().backward()
-
-"""
-
-
 @pytest.mark.more
-def test_the_test_of_the_page_has_steps_to_judge(session: Session, tmp_path: Path) -> None:
+def test_the_example_fails_with_what_its_page_says(session: Session, tmp_path: Path) -> None:
     needs.torch()
-    page = (ROOT / "docs/ci.md").read_text()
-    (block,) = re.findall(r"^```python\n(def test_step.*?)^```", page, re.DOTALL | re.MULTILINE)
-    code, output = session(MODEL + block, WRITE)
+    example = ROOT / "examples/profile_gate"
+    text = (example / "test_model.py").read_text()
+    model = tmp_path / "tests/model.py"
+    model.write_text((example / "model.py").read_text())
+    code, output = session(text, WRITE)
     assert code == 0, output
-    kept = json.loads((tmp_path / "tests/profile_baselines/test_model/test_step.json").read_text())
+    kept = json.loads((model.parent / "profile_baselines/test_model/test_step.json").read_text())
     assert kept["counts"]["profile"] == {"runs": 1, "steps": 10}
     assert len(kept["samples"]["step"]["values"]) >= 5  # less those that warm up
+    model.write_text(model.read_text().replace("nn.GELU(), ", "nn.GELU(), nn.GELU(), "))
+    code, output = session(text)
+    assert code == 1
+    assert table(output) == table((example / "README.md").read_text())
 
 
 HEAD: Final = '{"profframe_baseline": 1, "kernel_by": "name", "counts": {}, "samples": '
