@@ -1361,7 +1361,7 @@ PLANS: Final = (
         "profframe/system/forks.py",
         "self._has_lost or self._will_lose",
         "self._has_lost",
-        "tests/unit/test_forks.py::test_a_child_of_a_process_that_has_loaded_says_to_spawn[load]",
+        "tests/unit/test_forks.py::test_a_child_of_a_process_that_has_loaded_says_to_spawn",
     ),
 )
 
