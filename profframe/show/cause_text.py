@@ -72,9 +72,7 @@ def title(explanation: Explanation) -> str:
 
 
 def _counted(explanation: Explanation) -> str:
-    """What the means are of."""
-    if explanation.base_is_whole == explanation.other_is_whole:
-        return f"mean of {explanation.base_steps:,} and {explanation.other_steps:,} steps"
+    """What the times are of: means, or one step or trace of each side."""
     base, other = (
         units.plural(count, "whole trace" if is_whole else "step")
         for count, is_whole in (
@@ -82,7 +80,8 @@ def _counted(explanation: Explanation) -> str:
             (explanation.other_steps, explanation.other_is_whole),
         )
     )
-    return f"mean of {base} and {other}"
+    both = f"{base} each" if base == other else f"{base} and {other}"
+    return both if explanation.base_steps == explanation.other_steps == 1 else f"mean of {both}"
 
 
 def remark(explanation: Explanation, names: Sequence[str] = ("base", "other")) -> str:
