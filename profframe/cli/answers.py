@@ -40,6 +40,19 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 _NEARLY_ALL: Final = 0.9
+_RECOMPUTED_WITHIN: Final = """
+SELECT
+    run, rank,
+    CASE
+        WHEN count_if(is_recompute AND step IS NULL) = 0
+            THEN count(DISTINCT step) FILTER (is_recompute)
+    END AS steps,
+    sum(dur_ns) FILTER (device_class(kind, kernel_category) = 'communication')
+    / sum(dur_ns) FILTER (is_busy(kind)) AS communication_share
+FROM events
+GROUP BY run, rank
+"""
+"""In how many steps something ran again, and what part of device time communicates."""
 
 
 @verbs.command()
@@ -194,9 +207,11 @@ def _opening(
 
     if name != "recompute" or output.form != "table" or not rows.height:
         return None, ""
+    within = trace.sql(_RECOMPUTED_WITHIN)
     if "top" in given:
-        return None, recompute_text.headline(trace.recompute())
-    return recompute_text.MOST_ROWS, recompute_text.title(rows, recompute_text.MOST_ROWS)
+        return None, recompute_text.headline(trace.recompute(), within)
+    most = recompute_text.MOST_ROWS
+    return most, recompute_text.title(rows, most, within)
 
 
 def _with_paths(rows: pl.DataFrame, trace: Trace, output: OutputOptions) -> pl.DataFrame:
