@@ -171,6 +171,24 @@ def test_names_of_emit_nvtx_are_split(export: Export) -> None:
     assert averages["aten::addmm"] == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    {
+        "aten::add, op_id = 3": "host_op",
+        "c10d::allreduce_, op_id = 3": "host_op",
+        "torch::autograd::AccumulateGrad, op_id = 3": "host_op",
+        "mine::op.out, op_id = 3": "host_op",
+        "FSDP::pre_forward (encoder.blocks.0), op_id = 3": "annotation",
+        "FSDP::root_pre_forward, op_id = 3": "annotation",
+        "my step::one, op_id = 3": "annotation",
+        "FSDP::pre_forward (a), seq = 4, op_id = 3": "annotation",
+    }.items(),
+)
+def test_a_region_of_torch_or_the_user_is_no_op(export: Export, name: str, kind: str) -> None:
+    trace = export(NVTX_EVENTS=[nvtx(0, 100, name)])
+    assert trace.events["kind"].to_list() == [kind]
+
+
 def test_a_backward_op_of_todays_pytorch_finds_its_forward_op(export: Export) -> None:
     trace = export(
         NVTX_EVENTS=[

@@ -25,6 +25,10 @@ _PARTS: Final = (
     r"(?:, input_op_ids = (?P<inputs>\[[()\d, -]*\]))?$"
 )
 
+_OPERATOR: Final = r"^\w+(?:::\w+)*::[\w.&=-]+$"
+_REGION: Final = r"^FSDP::"
+"""A namespace that torch gives to regions, with ``record_function``."""
+
 
 def split(texts: pa.Array) -> dict[str, pa.Array]:
     """The parts of each name; a name that PyTorch did not write has one part.
@@ -51,13 +55,17 @@ def _distinct(texts: pa.Array) -> dict[str, pa.Array]:
         _not_empty(parts.field(group))
         for group in ("name", "numbered", "stashed", "seq", "op", "sizes", "inputs")
     )
-    in_namespace = pc.and_(pc.is_valid(op), pc.match_substring(pc.fill_null(name, ""), "::"))
-    is_op = pc.or_(pc.or_(pc.is_valid(numbered), pc.is_valid(sizes)), in_namespace)
+    names = pc.fill_null(name, "")
+    in_namespace = pc.and_(pc.is_valid(op), pc.match_substring_regex(names, _OPERATOR))
+    is_op = pc.and_not(
+        pc.or_(pc.or_(pc.is_valid(numbered), pc.is_valid(sizes)), in_namespace),
+        pc.match_substring_regex(names, _REGION),
+    )
     sequence = pc.if_else(pc.equal(seq, "-"), None, seq).cast(INT64)
     number = pc.if_else(pc.greater_equal(sequence, 0), sequence, None)
     scope = pc.if_else(pc.is_valid(stashed), pa.scalar(BACKWARD, INT32), pa.scalar(None, INT32))
     return {
-        "name": pc.fill_null(name, ""),
+        "name": names,
         "is_op": is_op,
         "sequence_nr": number,
         "external_id": op.cast(INT64),
