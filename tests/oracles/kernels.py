@@ -333,7 +333,8 @@ def of_annotations(rows: Sequence[Row]) -> Answer:
         for key, marks in by_key((*of_host, *of_device), "step", "name").items():
             placed = [row for row in marks if is_placed(row)]
             sums = rank.sums(list(inside[key].values())) if placed else (None,) * 6
-            lengths = [row["dur_ns"] for row in placed if row["kind"] == "annotation"]
+            on_host = [row for row in marks if row["kind"] == "annotation"]
+            lengths = [row["dur_ns"] for row in on_host if row["start_ns"] is not None]
             times = (*sums[:3], percentile([ns for ns in lengths if ns is not None], 50), *sums[3:])
             found.append((*trace, *key, len(marks), host_time(marks), *times, first(marks)))
     return [row[:-1] for row in sorted(found, key=in_order)]
