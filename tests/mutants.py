@@ -426,6 +426,22 @@ TIES: Final = (
         "tests/sql/test_golden.py::TestGolden::test_rows[idle-waits]",
     ),
     Mutant(
+        "host-waits-1",
+        "a call inside one that waits is counted again",
+        "sql/answers/host_waits.sql",
+        "blocks.parent_id = around.event_id",
+        "blocks.event_id = -around.event_id",
+        "tests/sql/test_golden.py::TestGolden::test_rows[host_waits-threads]",
+    ),
+    Mutant(
+        "host-waits-2",
+        "a copy that is only handed over counts as a wait",
+        "sql/answers/host_waits.sql",
+        "OR copies.end_ns <= calls.end_ns",
+        "OR copies.end_ns IS NOT NULL",
+        "tests/sql/test_golden.py::TestGolden::test_rows[host_waits-which_calls]",
+    ),
+    Mutant(
         "24",
         "of slices with equal parts of a gap the last one is named",
         "sql/answers/gaps.sql",

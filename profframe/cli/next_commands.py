@@ -100,6 +100,7 @@ def _question(opening: TraceHeader, parts: TimeParts | None) -> tuple[tuple[str,
     waits = parts.communicates and opening.has_several_ranks
     has_kernels = opening.overview["kernels"].sum() > 0
     has_peak = has_kernels and bool(opening.used_devices["has_peak"].any())
+    blocks = opening.advice.height > 0 and "blocking_calls" in opening.advice["rule"]
     questions = (
         (waits and max(exposed, idle) >= _MUCH, ("blame",), "which ranks hold up the others"),
         (
@@ -108,6 +109,11 @@ def _question(opening: TraceHeader, parts: TimeParts | None) -> tuple[tuple[str,
             "how fast collectives are",
         ),
         (copies >= max(idle, _MUCH), ("answer", "memory_bandwidth"), "how fast copies are"),
+        (
+            idle >= _MUCH and blocks,
+            ("answer", "host_waits"),
+            "which calls make the host wait for devices",
+        ),
         (idle >= _MUCH, ("answer", "gaps"), "what the devices waited for"),
         (has_peak, ("roofline",), "how close kernels come to the limits of the device"),
         (has_kernels, ("answer", "op_kernels"), "which kernels each op launches"),

@@ -669,6 +669,33 @@ def hangs(
     return answer(self, "hangs", per=per, sort=sort, top=top, columns=columns, each=each, on=on)
 
 
+def host_waits(
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
+) -> pl.DataFrame:
+    """Calls that made the host wait for a device, by op and line, and whether one had work.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, name, op, call_site), the largest total_ns first, then by these.
+        Columns: ``run rank name op call_site calls total_ns max_ns device_idle_ns host_share``.
+    """
+    return answer(self, "host_waits", sort=sort, top=top, columns=columns, each=each, on=on)
+
+
 def idle(
     self: BaseTrace,
     per: str = "stream",

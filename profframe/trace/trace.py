@@ -203,6 +203,7 @@ class Trace(BaseTrace):
     gaps = generated_questions.gaps
     graph_layers = generated_questions.graph_layers
     hangs = generated_questions.hangs
+    host_waits = generated_questions.host_waits
     idle = generated_questions.idle
     input_balance = generated_questions.input_balance
     kernel_overlap = generated_questions.kernel_overlap

@@ -41,6 +41,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
         "Launches and idle time": (
             "launches",
+            "host_waits",
             "queue_depth",
             "idle",
             "gaps",

@@ -159,7 +159,7 @@ CREATE OR REPLACE TEMP MACRO shared_work(events) AS TABLE
 FROM launched_work(events)
 WHERE end_ns IS NOT NULL;
 
--- shared_blocks: calls of is_blocking that took 20 us and more: a shorter one does not hold up the host.
+-- shared_blocks: calls of is_blocking that held up the host (holds_up).
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_names TABLE  rows of shared_names
 -- column run, rank, event_id, name, parent_id, start_ns, dur_ns  as in events
@@ -169,7 +169,7 @@ SELECT run, rank, event_id, name, parent_id, start_ns, dur_ns
 FROM query_table(events)
 WHERE
     is_call(kind)
-    AND dur_ns >= 20000
+    AND holds_up(dur_ns)
     AND start_ns IS NOT NULL
     AND name IN (SELECT name FROM query_table(shared_names) WHERE is_call(kind) AND is_blocking(name));
 

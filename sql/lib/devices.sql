@@ -20,6 +20,12 @@ CREATE OR REPLACE TEMP MACRO is_call(kind) AS kind IN ('runtime', 'driver');
 CREATE OR REPLACE TEMP MACRO is_blocking(name) AS
 regexp_matches(name, '(?i)synchronize|^(cu|cuda|hip|acl|aclrt|mu|mtia)_?(memcpy|free)');
 
+-- holds_up: whether a call that can block did hold up the host: a shorter one only hands over its work.
+-- parameter dur_ns BIGINT  duration of the call
+-- returns BOOLEAN  whether it did; NULL if the duration is not known
+-- example: SELECT holds_up(20000)
+CREATE OR REPLACE TEMP MACRO holds_up(dur_ns) AS dur_ns >= 20000;
+
 -- is_of_pageable_memory: copies of memory that is not pinned to a device, by name.
 -- parameter name VARCHAR  name of a copy
 -- returns BOOLEAN  whether it is one

@@ -282,6 +282,7 @@ ELSEWHERE: Final = {
         "modules",
     ),  # tests/parity/test_kernel_answers.py
     *("gaps", "idle"),  # tests/parity/test_idle_answers.py
+    "host_waits",  # tests/traces/test_host_waits.py: idle time is a part of the fact `idle_ns`
     "idle.owner",  # tests/traces/test_sums.py: what idle has, and not a nanosecond else
     "memory_bandwidth",  # tests/parity/test_memory_answers.py
     *("optimizable_events", "phases"),  # below

@@ -203,3 +203,16 @@ def test_lines_of_all_ranks_begin_with_the_longest_idle_time(run: Run) -> None:
     title = next(line for line in lines if line.startswith("Idle time by line of your code"))
     next(lines)
     assert (title.endswith("(top 1 of 20)"), next(lines).split()[0]) == (True, "2")
+
+
+@pytest.mark.parametrize(("call", "answer"), [("Synchronize", "host_waits"), ("Query", "gaps")])
+def test_after_calls_that_hold_up_the_host_the_next_question_is_which(
+    call: str, answer: str, tmp_path: Path, run: Run
+) -> None:
+    """Each call ends after the kernel, and the device is idle until the host launches again."""
+    waits: list[Slice] = [
+        ("cuda_runtime", f"cudaStream{call}", 1, 100 * number + 50, 31, {}) for number in range(4)
+    ]
+    path = written(tmp_path / "a.json", [*program(1, 0, steps=4, kernels=4), *waits])
+    commands = labelled(run(path)[1])["next"]
+    assert any(command.startswith(f"profframe answer {answer} ") for command in commands)

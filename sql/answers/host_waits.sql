@@ -1,0 +1,116 @@
+-- host_waits: calls that made the host wait for a device, by op and line, and whether one had work.
+-- One row per (run, rank, name, op, call_site), the largest total_ns first, then by these.
+-- All calls that synchronise count (`is_synchronising`); others that can block (`is_blocking`), above all copies, count if they
+-- did: the copy had ended when its call returned. For a copy of pageable memory to a device, which the host makes itself, and for
+-- calls whose copy is not in the trace, the call has to have held up the host (`holds_up`). A call inside one that waits is part
+-- of that one, and a call without a duration does not count. In device_idle_ns no device had work. What a call costs afterwards,
+-- when a device waits for the next launch, is not in it: `gaps` has that time, and rule `blocking_calls` of `advice` judges it.
+-- In a bare shell read from `sql/lib` first: devices, frames, phase_names, launch_sites, critical_path.
+-- needs: events
+-- recorded: calls
+-- no rows: no call waited: none synchronises, and no copy held up the host
+-- divides by: rank
+-- over ranks: name, op, call_site
+-- main columns: name, op, total_ns, calls, device_idle_ns, call_site, host_share, max_ns
+-- run            VARCHAR        run that the trace belongs to
+-- rank           INTEGER        rank within the run
+-- name           VARCHAR        name of the call
+-- op             VARCHAR        op that made the call: the one directly around it; NULL if there is none
+-- call_site      VARCHAR        innermost of your own lines and annotations around it, as launch_site of kernels; NULL if none
+-- calls          BIGINT         number of calls that waited
+-- total_ns       BIGINT   ns    time of the host in them, summed over threads; NULL beyond BIGINT
+-- max_ns         BIGINT   ns    longest of them
+-- device_idle_ns BIGINT   ns    part of total_ns in which no device of the rank was busy; NULL without devices
+-- host_share     DOUBLE   0..1  total_ns over the span of the threads of the rank that made such calls: first start to last end
+WITH names AS MATERIALIZED (
+    SELECT name, is_synchronising(name) AS synchronises
+    FROM (SELECT DISTINCT name FROM events WHERE is_call(kind))
+    WHERE is_synchronising(name) OR is_blocking(name)
+),
+calls AS MATERIALIZED (
+    SELECT
+        call.run, call.rank, call.event_id, call.parent_id, call.annotation_id, call.thread, call.name, call.python_stack,
+        call.dur_ns, call.start_ns + call.dur_ns AS end_ns, call.idle_ns, names.synchronises
+    FROM events AS call
+    JOIN few('names') AS names ON call.name = names.name
+    WHERE is_call(call.kind) AND call.dur_ns IS NOT NULL
+),
+copies AS (
+    SELECT run, rank, launch_id, max(start_ns + dur_ns) AS end_ns, bool_or(is_of_pageable_memory(name)) AS is_of_pageable
+    FROM events
+    WHERE kind = 'memcpy'
+    GROUP BY run, rank, launch_id
+),
+blocks AS MATERIALIZED (
+    SELECT calls.*
+    FROM calls
+    LEFT JOIN copies ON calls.run = copies.run AND calls.rank = copies.rank AND calls.event_id = copies.launch_id
+    WHERE
+        calls.synchronises
+        OR copies.end_ns <= calls.end_ns
+        OR holds_up(calls.dur_ns) AND (copies.end_ns IS NULL OR copies.is_of_pageable)
+),
+waits AS MATERIALIZED (
+    SELECT blocks.*
+    FROM blocks
+    ANTI JOIN blocks AS around
+        ON blocks.run = around.run AND blocks.rank = around.rank AND blocks.parent_id = around.event_id
+),
+places AS (
+    SELECT
+        waits.*, op.name AS op, coalesce(waits.python_stack, op.stack) AS stack,
+        CASE
+            WHEN annotation.event_id IS NOT NULL THEN {
+                'name': annotation.name,
+                'python_stack': annotation.python_stack,
+                'inference_phase': annotation.inference_phase
+            }
+        END AS annotation
+    FROM waits
+    LEFT JOIN (SELECT run, rank, event_id, name, stack FROM events WHERE kind = 'host_op') AS op
+        ON waits.run = op.run AND waits.rank = op.rank AND waits.parent_id = op.event_id
+    LEFT JOIN (
+        SELECT run, rank, event_id, name, python_stack, inference_phase
+        FROM events
+        WHERE kind = 'annotation'
+    ) AS annotation
+        ON waits.run = annotation.run AND waits.rank = annotation.rank AND waits.annotation_id = annotation.event_id
+),
+named AS MATERIALIZED (
+    SELECT *, launch_site_name(stack, annotation) AS call_site
+    FROM (SELECT DISTINCT stack, annotation FROM places)
+),
+spans AS (
+    SELECT run, rank, sum(span_ns) AS span_ns
+    FROM (
+        SELECT run, rank, max(start_ns + dur_ns) - min(start_ns) AS span_ns
+        FROM events
+        SEMI JOIN waits USING (run, rank, thread)
+        WHERE preorder IS NOT NULL
+        GROUP BY run, rank, thread
+    )
+    GROUP BY run, rank
+),
+sums AS (
+    SELECT
+        places.run, places.rank, places.name, places.op, named.call_site,
+        count(*) AS calls, sum(places.dur_ns) AS total_ns, max(places.dur_ns) AS max_ns, sum(places.idle_ns) AS idle_ns
+    FROM places
+    JOIN named
+        ON places.stack IS NOT DISTINCT FROM named.stack AND places.annotation IS NOT DISTINCT FROM named.annotation
+    GROUP BY ALL
+)
+SELECT
+    sums.run,
+    sums.rank,
+    sums.name,
+    sums.op,
+    sums.call_site,
+    sums.calls,
+    try_cast(sums.total_ns AS BIGINT) AS total_ns,
+    sums.max_ns,
+    try_cast(sums.idle_ns AS BIGINT) AS device_idle_ns,
+    sums.total_ns / nullif(spans.span_ns, 0) AS host_share
+FROM sums
+LEFT JOIN spans ON sums.run = spans.run AND sums.rank = spans.rank
+ORDER BY sums.total_ns DESC, run, rank, name, op NULLS LAST, call_site NULLS LAST
