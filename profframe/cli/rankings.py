@@ -39,7 +39,7 @@ class Ranking:
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Of the answer."""
     shares: Mapping[str, str] = field(default_factory=dict)
-    """What percentages are of, by column."""
+    """What percentages are of, or what else a column means, by column."""
     explains: bool = True
     """Whether words in it are explained, and not in a table above."""
 
@@ -192,6 +192,8 @@ def _device_rankings(
         "total_ns",
         shares={"share": "of the time of all kernels, copies and fills"},
     )
+    if "host_op" in opening.kinds["kind"]:
+        yield _ops(trace, opening)
     yield Ranking(
         f"Idle time of the devices, {compact_tables.WHOLE}",
         compact_tables.causes(opening.idle),
@@ -215,6 +217,25 @@ def _device_rankings(
     gaps = columns.since_start(compact_tables.gaps(trace.gaps(top=limit), limit), trace.traces)
     yield Ranking(
         "Largest gaps", columns.compact(gaps), "gaps", shares={"share": _OF_IDLE}, explains=False
+    )
+
+
+def _ops(trace: Trace, opening: TraceHeader) -> Ranking:
+    """Device time by op of the host; no rows where no op launched any."""
+    from profframe.query.header import RankKeys
+    from profframe.show import compact_tables
+
+    rows = trace.key_averages(include_python_functions=False)
+    return Ranking(
+        "Device time of ops",
+        compact_tables.ops(rows, opening.categories),
+        "key_averages",
+        RankKeys(("name",), ("node_id",), wholes=(("self_device_share", "self_device_ns"),)),
+        "self_device_ns",
+        shares={
+            "self_device_share": "of the time of all kernels, copies and fills",
+            "total_device_ns": "with what the op calls",
+        },
     )
 
 

@@ -88,9 +88,9 @@ def show(
 ) -> None:
     """Show where the time went (the default).
 
-    Overview, what could be made faster, inference phases, what the devices did and why they waited,
-    self times, kernels, and quality notes. Of several ranks the mean and the worst one. With
-    --columns, --format or -o: the self times.
+    Overview, what could be made faster, inference phases, what the devices did, for which ops, and
+    why they waited, self times, kernels, and quality notes. Of several ranks the mean and the worst
+    one. With --columns, --format or -o: the self times.
     """
     from profframe.cli.next_commands import next_commands
     from profframe.query.catalogue import find

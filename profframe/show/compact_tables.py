@@ -41,6 +41,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "idle": {"idle_share": "span_share", "host mostly in": "op_name", "line": "line_name"},
     "idle.owner": {"line": "name"},
     "kernels": {"kernels_share": "share"},
+    "key_averages": {"self_device_share": "self_device_ns", "total_device_ns": "device_ns"},
     "phases": {"state": "is_warmup"},
     "stragglers": {"longest op before": "before_op"},
     "time_breakdown": {"idle_share": "idle_ns"},
@@ -87,6 +88,28 @@ def categories(rows: pl.DataFrame) -> pl.DataFrame:
     names = ("run", "rank", "category", "class", "calls", "total_ns", "share", "exposed_ns")
     return rows.sort("total_ns", descending=True, nulls_last=True, maintain_order=True).select(
         *names, *map(pl.col, optional)
+    )
+
+
+def ops(rows: pl.DataFrame, categories: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `key_averages` of ops that launched device work themselves, the most first.
+
+    Shares are of all work of the rank's devices: the rows of `kernel_categories`.
+    """
+    import polars as pl
+
+    whole = categories.group_by("run", "rank").agg(pl.col("total_ns").sum().alias("whole_ns"))
+    share = (pl.col("self_device_ns") / pl.col("whole_ns")).fill_nan(None)
+    return (
+        rows.filter(pl.col("kind") == "host_op", pl.col("self_device_ns") > 0)
+        .join(whole, on=("run", "rank"), how="left", maintain_order="left")
+        .sort("self_device_ns", descending=True, maintain_order=True)
+        .select(
+            *("run", "rank", "name", "calls", "self_device_ns"),
+            share.alias("self_device_share"),
+            pl.col("device_ns").alias("total_device_ns"),
+            "node_id",
+        )
     )
 
 
