@@ -112,7 +112,7 @@ def answer(
     several ranks, tables show the mean and the worst rank; files and other formats have the rows of
     each.
     """
-    from profframe.query.division import ranked_by
+    from profframe.query.division import tables_by
     from profframe.show.rank_means import worst
     from profframe.trace.query import answers
 
@@ -155,7 +155,11 @@ def answer(
     if spread:
         check_folder(output, given)
         has_sql = analysis is None
-        question = spread.answer(select, values) if has_sql else spread.call(name, arguments)
+        question = (
+            spread.answer(select, _for_people(select, values, output))
+            if has_sql
+            else spread.call(name, arguments)
+        )
     trace = terms.apply(part.apply(load(sources, facts=facts), sources))
     if spread:
         show = partial(output.emit, readable=output.of_parts(trace))
@@ -163,7 +167,8 @@ def answer(
         return spread.ask(trace, question, name, output, arranged)
     keep = _words({key: value for key, value in given.items() if key != "per"})
     if analysis is None:
-        keep |= {*ranked_by(select), *map(worst, ranked_by(select)), "worst_rank"}
+        keep |= {*tables_by(select), *map(worst, tables_by(select)), "worst_rank"}
+        values = _for_people(select, values, output)
         means = RankMeans.of(select, values)
         is_per_rank = "rank" in {per, given.get("per")}
         has_means = not is_per_rank and means.are_wanted(trace, part, output)
@@ -360,6 +365,15 @@ def _checked(
     elif output.columns and is_asked and "columns" not in own:
         check_question(question, values | {"columns": ",".join(output.columns)})
     return question, values, output
+
+
+def _for_people(
+    answer: Answer, values: dict[str, object], output: OutputOptions
+) -> dict[str, object]:
+    """Parameters with the order of tables, where people see one and name no other."""
+    if output.form != "table" or not answer.tables_by:
+        return values
+    return {"sort": ",".join(answer.tables_by)} | values
 
 
 def _analysis(name: str) -> Analysis | None:

@@ -40,9 +40,9 @@ class RankMeans:
 
     def are_wanted(self, trace: Trace, part: Part, output: OutputOptions) -> bool:
         """Whether people see several ranks, and name none of them."""
-        from profframe.query.division import ranked_by
+        from profframe.query.division import tables_by
 
-        has_keys = self.answer.rank_keys is not None and bool(ranked_by(self.answer))
+        has_keys = self.answer.rank_keys is not None and bool(tables_by(self.answer))
         if not has_keys or output.form != "table" or part.ranks:
             return False
         named = {*output.columns, *(name for name, _ in self.arrangement.sort)}
@@ -50,7 +50,7 @@ class RankMeans:
 
     def rows(self, trace: Trace, output: OutputOptions) -> pl.DataFrame:
         """The means, in the wanted order, with a note that says what they are."""
-        from profframe.query.division import ranked_by
+        from profframe.query.division import tables_by
         from profframe.show.empty_frames import docs_of
         from profframe.show.frame import frame
         from profframe.show.rank_means import note, rank_means
@@ -58,7 +58,7 @@ class RankMeans:
         rows = trace.answer(self.answer, **self.parameters)
         if self.answer.rank_keys is None or not rows.height:
             return rows
-        columns = ranked_by(self.answer)
+        columns = tables_by(self.answer)
         by = next((name for name in columns if rows[name].sum()), columns[0])
         means = rank_means(rows, self.answer.rank_keys, by)
         wanted = self.arrangement.of_frame(self.answer.where, means)

@@ -170,6 +170,18 @@ def ranked_by(answer: Answer) -> list[str]:
     return [name for name in names if name in columns]
 
 
+def tables_by(answer: Answer) -> list[str]:
+    """Columns whose largest values come first in tables for people.
+
+    Examples
+    --------
+    >>> from profframe.query.catalogue import find
+    >>> tables_by(find("self_times")), tables_by(find("key_averages"))
+    (['self_ns'], ['self_device_ns', 'self_cpu_ns'])
+    """
+    return [*answer.tables_by] or ranked_by(answer)
+
+
 def with_keys(answer: Answer, of: Sequence[Key]) -> str:
     """The SQL of an answer with a column for each key that it has no column of."""
     hidden = [f"    ({key.sql}) AS {key.column}" for key in of if key.sql]

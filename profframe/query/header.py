@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal, get_args
+from typing import Final, Literal, Self, get_args
 
 from profframe.errors import AnswerError
 
@@ -47,6 +47,7 @@ _DIVIDES: Final = "divides by:"
 _OVER_RANKS: Final = "over ranks:"
 _OVER: Final = re.compile(r"\b(\w+) over\b")
 _MAIN: Final = "main columns:"
+_TABLES_BY: Final = "tables by:"
 _SHARED: Final = re.compile(r"In a bare shell read from `sql/lib` first: ([\w, ]+)\.")
 
 
@@ -187,6 +188,8 @@ class Answer:
     """What makes rows of several ranks one; None if each rank is a subject of its own."""
     main: tuple[str, ...] = ()
     """Columns that answer the question, the most important first: narrow tables have these."""
+    tables_by: tuple[str, ...] = ()
+    """What tables for people are sorted by, if not in the order of the answer."""
     choice: Choice | None = None
     """Of a form, what chooses it."""
     forms: tuple[Answer, ...] = ()
@@ -291,10 +294,7 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
     if fields and fields[0][1].startswith(_OVER_RANKS):
         parts = fields.pop(0)[1].removeprefix(_OVER_RANKS).split(";")
         rank_keys = RankKeys(*((*re.findall(r"\w+", part),) for part in parts))
-    main: tuple[str, ...] = ()
-    if fields and fields[0][1].startswith(_MAIN):
-        main_number, line = fields.pop(0)
-        main = (*re.findall(r"\w+", line.removeprefix(_MAIN)),)
+    main, tables_by = _ListedColumns.of(fields, _MAIN), _ListedColumns.of(fields, _TABLES_BY)
     parameters = tuple(
         _parameter(name, number, line) for number, line in fields if line.startswith("parameter ")
     )
@@ -305,11 +305,9 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
         raise AnswerError(f"{name}.sql: the header declares no output column")
     if rank_keys:
         rank_keys = replace(rank_keys, wholes=_wholes(columns))
-    if missing := [one for one in main if has_columns and one not in {c.name for c in columns}]:
-        raise AnswerError(
-            f"{name}.sql, line {main_number}: {', '.join(missing)} in '-- {_MAIN}' is no column; "
-            "name columns that the header declares"
-        )
+    if has_columns:
+        for listed in (main, tables_by):
+            listed.check(name, {column.name for column in columns})
     return Answer(
         name=name,
         sql=sql,
@@ -323,11 +321,37 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
         when_empty=when_empty,
         division=division,
         rank_keys=rank_keys,
-        main=main,
+        main=main.names,
+        tables_by=tables_by.names,
         choice=Choice(first["parameter"], (*first["values"].split("|"),))
         if first["parameter"]
         else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedColumns:
+    """Columns that a line of a header names."""
+
+    label: str
+    number: int = 0
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, fields: list[tuple[int, str]], label: str) -> Self:
+        """Those of the first line, which is taken off, if it has this label."""
+        if not fields or not fields[0][1].startswith(label):
+            return cls(label)
+        number, line = fields.pop(0)
+        return cls(label, number, (*re.findall(r"\w+", line.removeprefix(label)),))
+
+    def check(self, file: str, columns: Container[str]) -> None:
+        """Refuse names of no column."""
+        if missing := [name for name in self.names if name not in columns]:
+            raise AnswerError(
+                f"{file}.sql, line {self.number}: {', '.join(missing)} in '-- {self.label}' is no "
+                "column; name columns that the header declares"
+            )
 
 
 def _division(file: str, number: int, text: str) -> Division:

@@ -13,6 +13,7 @@
 -- divides by: rank
 -- over ranks: name, kind, device_type; input_dims, stack, overload_name, node_id
 -- main columns: name, self_cpu_ns, self_device_ns, calls, cpu_ns, device_ns, input_dims, self_device_bytes, self_cpu_bytes
+-- tables by: self_device_ns, self_cpu_ns
 -- parameter group_by_input_shape     BOOLEAN = false  slices with different input shapes are separate rows
 -- parameter group_by_stack_n         INTEGER = 0      slices with different first n stack frames are separate rows
 -- parameter group_by_overload_name   BOOLEAN = false  different overloads of an operator are separate rows
