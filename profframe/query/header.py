@@ -331,7 +331,7 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class _ListedColumns:
-    """Columns that a line of a header names."""
+    """Columns that a line of a header names, or several with one label."""
 
     label: str
     number: int = 0
@@ -339,11 +339,12 @@ class _ListedColumns:
 
     @classmethod
     def of(cls, fields: list[tuple[int, str]], label: str) -> Self:
-        """Those of the first line, which is taken off, if it has this label."""
-        if not fields or not fields[0][1].startswith(label):
-            return cls(label)
-        number, line = fields.pop(0)
-        return cls(label, number, (*re.findall(r"\w+", line.removeprefix(label)),))
+        """Those of the first lines, which are taken off, if they have this label."""
+        number, names = 0, tuple[str, ...]()
+        while fields and fields[0][1].startswith(label):
+            number, line = fields.pop(0)
+            names = (*names, *re.findall(r"\w+", line.removeprefix(label)))
+        return cls(label, number, names)
 
     def check(self, file: str, columns: Container[str]) -> None:
         """Refuse names of no column."""

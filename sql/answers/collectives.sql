@@ -18,7 +18,8 @@
 -- needs: events, traces, recorded_collectives
 -- recorded: collective_calls
 -- divides by: run
--- main columns: collective, rank, bytes, latency_ns, bus_gb_per_s, dur_ns, wait_ns, last_rank, number, mismatch, dtype, step, start_ns
+-- main columns: collective, rank, bytes, latency_ns, bus_gb_per_s, dur_ns, wait_ns, last_rank, number, mismatch, dtype, step
+-- main columns: start_ns
 -- parameter per        VARCHAR(collective|rank|size) = collective  what each row is; size: a group, operation, data type and size
 -- parameter mismatched BOOLEAN                       = false       only collectives with a mismatch other than not_loaded
 -- parameter corrected  BOOLEAN                       = true        correct clocks by the offsets of clock_skew, if all are known

@@ -10,7 +10,8 @@
 -- recorded: collective_calls
 -- no rows: there is no all_to_all, dispatch or combine among the collectives
 -- divides by: run
--- main columns: collective, received_over_mean, most_received_rank, transfer_over_mean, slowest_rank, step, rank, received_max_over_mean, received_bytes, sent_bytes, dur_ns, wait_ns, number
+-- main columns: collective, received_over_mean, most_received_rank, transfer_over_mean, slowest_rank, step, rank
+-- main columns: received_max_over_mean, received_bytes, sent_bytes, dur_ns, wait_ns, number
 -- parameter per       VARCHAR(step|collective) = step  what each row is
 -- parameter corrected BOOLEAN                  = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                    VARCHAR         run that the traces belong to

@@ -6,7 +6,8 @@
 -- recorded: segments
 -- no rows: no segment has blocks
 -- divides by: rank
--- main columns: inactive_bytes, bytes, largest_free_bytes, inactive_share, active_bytes, is_releasable, free_blocks, segment_type, fits_segment, device
+-- main columns: inactive_bytes, bytes, largest_free_bytes, inactive_share, active_bytes, is_releasable, free_blocks
+-- main columns: segment_type, fits_segment, device
 -- parameter request_bytes BIGINT                 = 0        a request to place; 0 for the largest that failed on the device
 -- parameter per           VARCHAR(segment|piece) = segment  what each row is
 -- run                  VARCHAR         run that the snapshot belongs to

@@ -9,7 +9,8 @@
 -- needs: events
 -- recorded: graphs
 -- divides by: rank
--- main columns: layer, device_ns, share, p50_ns, replays, kernels, slowest_layer, slowest_ratio, phase, block, graph, sequence, max_ns
+-- main columns: layer, device_ns, share, p50_ns, replays, kernels, slowest_layer, slowest_ratio, phase, block, graph
+-- main columns: sequence, max_ns
 -- parameter per  VARCHAR(graph|layer) = graph  what each row is: a block of a graph, or one of its layers
 -- run              VARCHAR        run that the trace belongs to
 -- rank             INTEGER        rank within the run

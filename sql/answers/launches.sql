@@ -10,7 +10,8 @@
 -- recorded: device_work
 -- divides by: rank
 -- over ranks: name
--- main columns: name, calls, total_ns, p50_ns, p50_delay_ns, p99_delay_ns, outlier_delays, mean_ns, short_kernels, kernels, device_ns, mean_delay_ns, max_delay_ns, calls_without_work, outlier_calls
+-- main columns: name, calls, total_ns, p50_ns, p50_delay_ns, p99_delay_ns, outlier_delays, mean_ns, short_kernels, kernels
+-- main columns: device_ns, mean_delay_ns, max_delay_ns, calls_without_work, outlier_calls
 -- parameter outlier_call_ns  BIGINT = 50000   calls longer than this, in ns, are outliers
 -- parameter outlier_delay_ns BIGINT = 100000  delays longer than this, in ns, are outliers
 -- run                VARCHAR      run that the trace belongs to

@@ -9,7 +9,8 @@
 -- recorded: memory|allocations
 -- no rows: no record of memory has a time
 -- divides by: rank
--- main columns: allocated_bytes, reserved_bytes, op_name, time_ns, unfreed_bytes, device_type, device, annotation_name, unfreed_blocks, source
+-- main columns: allocated_bytes, reserved_bytes, op_name, time_ns, unfreed_bytes, device_type, device, annotation_name
+-- main columns: unfreed_blocks, source
 -- parameter per  VARCHAR(device|block) = device  what each row is; block: one that was never freed
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run

@@ -16,7 +16,8 @@
 -- recorded: slices
 -- no rows: no work of known FLOPs is in what was asked for
 -- divides by: run
--- main columns: mfu, step, name, hfu, known_flops_share, peak_flop_per_s, dtype, model_flops, known_product_share, note, recomputed_flops
+-- main columns: mfu, step, name, hfu, known_flops_share, peak_flop_per_s, dtype, model_flops, known_product_share, note
+-- main columns: recomputed_flops
 -- parameter per                  VARCHAR(run|step|phase|annotation) = run  what each row is
 -- parameter model_flops_per_step DOUBLE = 0.0  by run and step: FLOPs of a step of all ranks, such as 6ND
 -- parameter dtype                VARCHAR(fp64|fp32|tf32|fp16|bf16|fp8|fp6|fp4|int8) = ''  not the peak of the type with most

@@ -15,7 +15,8 @@
 -- no rows: no slice of the host is in a module
 -- divides by: rank
 -- over ranks: step, name; module_id
--- main columns: name, step, total_device_ns, total_host_ns, device_ns, backward_device_ns, calls, self_device_ns, host_ns, idle_ns, exposed_communication_ns, self_backward_device_ns, self_host_ns, backward_host_ns
+-- main columns: name, step, total_device_ns, total_host_ns, device_ns, backward_device_ns, calls, self_device_ns, host_ns
+-- main columns: idle_ns, exposed_communication_ns, self_backward_device_ns, self_host_ns, backward_host_ns
 -- parameter per       VARCHAR(step|run) = step  what rows are split by: steps, or nothing within a run
 -- parameter together  JSON = []                 names: one row for all modules with these names, and no others
 -- run                       VARCHAR      run that the trace belongs to

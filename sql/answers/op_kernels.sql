@@ -12,7 +12,8 @@
 -- recorded: kernels
 -- divides by: rank
 -- over ranks: name, kind, launch_site, input_dims, sequence
--- main columns: name, device_ns, calls, sequence, p50_op_delay_ns, p50_runtime_delay_ns, kernels, total_ns, input_dims, launch_site, max_op_delay_ns
+-- main columns: name, device_ns, calls, sequence, p50_op_delay_ns, p50_runtime_delay_ns, kernels, total_ns, input_dims
+-- main columns: launch_site, max_op_delay_ns
 -- parameter group_by_input_shape BOOLEAN = false  separate rows for different input shapes
 -- parameter copies               BOOLEAN = false  include memory copies and fills in the sequences
 -- run                   VARCHAR      run that the trace belongs to

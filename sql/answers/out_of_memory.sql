@@ -8,7 +8,8 @@
 -- recorded: snapshots, history
 -- no rows: memory never ran out in what the snapshot recorded
 -- divides by: rank
--- main columns: requested_bytes, device_free_bytes, missing_bytes, frame, held_bytes, largest_free_bytes, holder_bytes, holder_frame, fits_sum, inactive_bytes, time_ns, device
+-- main columns: requested_bytes, device_free_bytes, missing_bytes, frame, held_bytes, largest_free_bytes, holder_bytes
+-- main columns: holder_frame, fits_sum, inactive_bytes, time_ns, device
 -- run                 VARCHAR         run that the snapshot belongs to
 -- rank                INTEGER         rank within the run
 -- device_type         VARCHAR         CUDA or XPU; PINNED_HOST for pinned memory of the host; NULL if the source does not say

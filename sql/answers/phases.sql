@@ -12,7 +12,8 @@
 -- needs: events, devices, phase_steps
 -- recorded: phases
 -- divides by: rank
--- main columns: phase, execution, calls, p50_span_ns, span_ns, device_ns, idle_share, tokens_per_s, mean_batch, tokens, is_warmup, host_ns, idle_ns, batch, roofline_share, exposed_communication_ns, busy_ns, event_id, start_ns
+-- main columns: phase, execution, calls, p50_span_ns, span_ns, device_ns, idle_share, tokens_per_s, mean_batch, tokens
+-- main columns: is_warmup, host_ns, idle_ns, batch, roofline_share, exposed_communication_ns, busy_ns, event_id, start_ns
 -- parameter per  VARCHAR(phase|batch|occurrence) = phase  what each row is: a phase, a batch size of it, or an occurrence
 -- run                       VARCHAR              run that the trace belongs to
 -- rank                      INTEGER              rank within the run

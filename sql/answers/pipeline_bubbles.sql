@@ -10,7 +10,8 @@
 -- recorded: slices
 -- no rows: no annotation, Python frame or message is one of a pipeline schedule
 -- divides by: run
--- main columns: rank, bubble_ns, bubble_share, ideal_share, window_ns, busy_ns, warmup_ns, cooldown_ns, stages, microbatches, step, pass
+-- main columns: rank, bubble_ns, bubble_share, ideal_share, window_ns, busy_ns, warmup_ns, cooldown_ns, stages, microbatches
+-- main columns: step, pass
 -- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run             VARCHAR        run that the trace belongs to
 -- rank            INTEGER        rank within the run

@@ -7,7 +7,8 @@
 -- needs: events, threads
 -- recorded: gil|collections
 -- divides by: rank
--- main columns: thread_name, wait_ns, max_wait_ns, waits, holder_name, collection_ns, collections, step, max_collection_ns, thread, holder_share, hold_ns
+-- main columns: thread_name, wait_ns, max_wait_ns, waits, holder_name, collection_ns, collections, step, max_collection_ns
+-- main columns: thread, holder_share, hold_ns
 -- parameter per VARCHAR(thread|step) = thread  what each row is; threads of a step are added up
 -- run                VARCHAR       run that the trace belongs to
 -- rank               INTEGER       rank within the run

@@ -7,7 +7,8 @@
 -- recorded: launches
 -- no rows: no device work has both a start and the start of its launch
 -- divides by: rank
--- main columns: stream, mean_depth, max_depth, empty_share, blocked_share, empty_ns, blocked_ns, p50_depth, p90_depth, span_ns, device
+-- main columns: stream, mean_depth, max_depth, empty_share, blocked_share, empty_ns, blocked_ns, p50_depth, p90_depth
+-- main columns: span_ns, device
 -- parameter full_depth BIGINT = 1024  depth from which a queue counts as full, so that a launch blocks
 -- run            VARCHAR         run that the trace belongs to
 -- rank           INTEGER         rank within the run

@@ -12,7 +12,8 @@
 -- no rows: no kernel has a duration
 -- divides by: rank
 -- over ranks: name, input_dims, peak_dtype; device
--- main columns: name, input_dims, lost_ns, bound, flop_share, bandwidth_share, total_ns, share, calls, flop_per_s, bytes_per_s, limit_ns, peak_dtype, note
+-- main columns: name, input_dims, lost_ns, bound, flop_share, bandwidth_share, total_ns, share, calls, flop_per_s
+-- main columns: bytes_per_s, limit_ns, peak_dtype, note
 -- parameter per      VARCHAR(kernel|op|shapes|dtype) = kernel  what each row is: kernel name, op, op with input shapes, data type
 -- parameter dtype    VARCHAR(fp64|fp32|tf32|fp16|bf16|fp8|fp6|fp4|int8) = ''  data type assumed for work of unknown type
 -- parameter override BOOLEAN = false  compare all work with the peak of `dtype`, even if its type is known

@@ -7,7 +7,8 @@
 -- needs: events, memory, profiler_steps, traces
 -- recorded: traces
 -- divides by: run
--- main columns: run, span_ns, step_p50_ns, steps, idle_ns, busy_share, exposed_communication_ns, step_mean_ns, throughput_per_s, compute_ns, peak_device_bytes, kernel_ns, ranks, start_ns
+-- main columns: run, span_ns, step_p50_ns, steps, idle_ns, busy_share, exposed_communication_ns, step_mean_ns
+-- main columns: throughput_per_s, compute_ns, peak_device_bytes, kernel_ns, ranks, start_ns
 -- parameter per_step  BIGINT = 0  tokens, samples or other units that a step processes on all ranks together; 0: not known
 -- run                         VARCHAR         run
 -- ranks                       BIGINT          number of ranks

@@ -9,7 +9,8 @@
 -- recorded: device_work
 -- no rows: no device work has a start and a duration
 -- divides by: run
--- main columns: step, span_ns, exposed_ns, exposed_share, communication_ns, wait_ns, rank, hidden_ns, compute_ns, transfer_ns, wait_share, hidden_share, ranks
+-- main columns: step, span_ns, exposed_ns, exposed_share, communication_ns, wait_ns, rank, hidden_ns, compute_ns, transfer_ns
+-- main columns: wait_share, hidden_share, ranks
 -- parameter window    VARCHAR(step|host) = step  what a step is: its interval, as in `step_times`, or its slice on the host
 -- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                VARCHAR        run that the trace belongs to

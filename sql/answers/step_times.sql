@@ -10,7 +10,8 @@
 -- needs: events, profiler_steps
 -- recorded: steps
 -- divides by: rank
--- main columns: step, step_ns, busy_share, idle_ns, compute_ns, exposed_communication_ns, rank, busy_ns, host_ns, is_steady, exposed_copy_ns, device_window_ns, lag_ns, lack
+-- main columns: step, step_ns, busy_share, idle_ns, compute_ns, exposed_communication_ns, rank, busy_ns, host_ns, is_steady
+-- main columns: exposed_copy_ns, device_window_ns, lag_ns, lack
 -- parameter window VARCHAR(step|host) = step  what the parts are of: the interval of a step, or its slice on the host
 -- run                      VARCHAR       run that the trace belongs to
 -- rank                     INTEGER       rank within the run
