@@ -45,7 +45,7 @@ _RECORDED: Final = "recorded:"
 _WHEN_EMPTY: Final = "no rows:"
 _DIVIDES: Final = "divides by:"
 _OVER_RANKS: Final = "over ranks:"
-_OVER: Final = re.compile(r"\b(\w+) over\b")
+_OVER: Final = re.compile(r"\b(\w+(?: and \w+)*) over\b")
 _MAIN: Final = "main columns:"
 _TABLES_BY: Final = "tables by:"
 _SHARED: Final = re.compile(r"In a bare shell read from `sql/lib` first: ([\w, ]+)\.")
@@ -157,8 +157,8 @@ class RankKeys:
     finer: tuple[str, ...] = ()
     of_rank: tuple[str, ...] = ()
     """Numbers about the rank, not about what the row is of."""
-    wholes: tuple[tuple[str, str], ...] = ()
-    """Shares and rates, each with what is divided: in a header by ``total_ns over ...``."""
+    wholes: tuple[tuple[str, ...], ...] = ()
+    """Shares and rates, each with amounts that it divides: in a header ``total_ns over ...``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,12 +376,16 @@ def _division(file: str, number: int, text: str) -> Division:
     return Division(_unit(first), (*coarser,), instead.strip())
 
 
-def _wholes(columns: Sequence[AnswerColumn]) -> tuple[tuple[str, str], ...]:
-    """Shares and rates, each with the amount that it divides, by their meanings."""
-    names = {column.name for column in columns}
-    ratios = [c for c in columns if c.unit and (c.unit == "0..1" or c.unit.endswith("/s"))]
-    amounts = ((column.name, _OVER.search(column.doc)) for column in ratios)
-    return tuple((name, over[1]) for name, over in amounts if over and over[1] in names)
+def _wholes(columns: Sequence[AnswerColumn]) -> tuple[tuple[str, ...], ...]:
+    """Shares and rates, each with the amounts that it divides, by their meanings."""
+    units = {column.name: column.unit or "" for column in columns}
+    wholes = []
+    for name, unit, over in ((c.name, c.unit or "", _OVER.search(c.doc)) for c in columns):
+        amounts = over[1].split(" and ") if over and (unit == "0..1" or unit.endswith("/s")) else []
+        # A rate over its peak is no part of a whole.
+        if amounts and all(one in units and not units[one].endswith("/s") for one in amounts):
+            wholes.append((name, *amounts))
+    return (*wholes,)
 
 
 def _unit(word: str) -> Unit:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _TOTAL: Final = "_total"
 _MEMBERS: Final = "_members"
 _WHOLE: Final = "_whole"
+_AMOUNT: Final = "_amount"
 _ALIKE: Final = 1 + 1e-6
 _COUNTS: Final = ("calls", "kernels", "gaps")
 _STATISTIC: Final = re.compile(r"(mean|p\d+|std|min|max)_")
@@ -61,7 +62,6 @@ def rank_means(rows: pl.DataFrame, of: RankKeys, by: str) -> pl.DataFrame:
         return rows
     others = [name for name in rows.columns if name not in {"run", "rank", *keys}]
     has_value = pl.col(by).is_not_null()
-    last = [name for name in (_WAITS,) if name in others]
     means = (
         numbered.sort(by, descending=True, nulls_last=True, maintain_order=True)
         .group_by("run", *keys, maintain_order=True)
@@ -73,11 +73,11 @@ def rank_means(rows: pl.DataFrame, of: RankKeys, by: str) -> pl.DataFrame:
             pl.col(by).first().alias(worst(by)),
             *(_together(rows, name, of) for name in others),
         )
-        .sort(*last, -pl.col(_TOTAL), nulls_last=True, maintain_order=True)
     )
-    for ratio, amount in of.wholes:
-        if {ratio, amount} <= {*others}:
-            means = _with_ratio(means, rows, keys, ratio, amount)
+    means = largest_first(means, _TOTAL)
+    for ratio, *amounts in of.wholes:
+        if {ratio, *amounts} <= {*others}:
+            means = _with_ratio(means, rows, keys, ratio, amounts)
     is_everywhere = bool((means["ranks"] == means[_MEMBERS]).all())
     names: list[str] = []
     for name in rows.columns:
@@ -86,6 +86,13 @@ def rank_means(rows: pl.DataFrame, of: RankKeys, by: str) -> pl.DataFrame:
         elif name not in NUMBERS_AS_NAMES or means[name].null_count() < means.height:
             names += [name, worst(by), "worst_rank"] if name == by else [name]
     return means.select(names).with_columns(_whole(means, name) for name in names)
+
+
+def largest_first(rows: pl.DataFrame, by: str) -> pl.DataFrame:
+    """Rows with the largest values of a column first, those that only wait last."""
+    last = [name for name in (_WAITS,) if name in rows.columns]
+    descending = [*(False for _ in last), True]
+    return rows.sort(*last, by, descending=descending, nulls_last=True, maintain_order=True)
 
 
 def worst(by: str) -> str:
@@ -133,10 +140,12 @@ def _together(rows: pl.DataFrame, name: str, of: RankKeys) -> pl.Expr:
     import polars as pl
 
     column = pl.col(name)
+    if name == _WAITS:
+        return column.all()
     if name in NUMBERS_AS_NAMES:
         return pl.when(column.n_unique() == 1).then(column.first()).alias(name)
     is_name = not rows.schema[name].is_numeric() or name.endswith("_id") or name in MOMENTS
-    if is_name or (name not in dict(of.wholes) and _is_of_text(rows, name)):
+    if is_name or (name not in {ratio for ratio, *_ in of.wholes} and _is_of_text(rows, name)):
         return column.first()
     if name in of.of_rank or rows.schema[name].is_float() or _STATISTIC.match(name):
         return _statistic(rows, name)
@@ -162,21 +171,23 @@ def _statistic(rows: pl.DataFrame, name: str) -> pl.Expr:
 
 
 def _with_ratio(
-    means: pl.DataFrame, rows: pl.DataFrame, keys: list[str], ratio: str, amount: str
+    means: pl.DataFrame, rows: pl.DataFrame, keys: list[str], ratio: str, amounts: list[str]
 ) -> pl.DataFrame:
-    """Means with a ratio of all ranks: the sum of an amount over that of what it is divided by.
+    """Means with a ratio of all ranks: the sum of amounts over that of what they are divided by.
 
     A share is of a whole that a rank has, too, if it lacks the row; a rate is not.
     """
     import polars as pl
 
     group = ["run", *keys]
+    amount = pl.sum_horizontal(*amounts, ignore_nulls=len(amounts) > 1)
+    rows = rows.with_columns(amount.cast(pl.Float64).alias(_AMOUNT))
     parts = rows.filter(pl.col(ratio).is_not_null()).with_columns(
-        pl.when(pl.col(ratio) != 0).then(pl.col(amount) / pl.col(ratio)).alias(_WHOLE)
+        pl.when(pl.col(ratio) != 0).then(pl.col(_AMOUNT) / pl.col(ratio)).alias(_WHOLE)
     )
     unit = unit_by_name(ratio)
-    wholes = _wholes(rows, parts, keys, amount) if unit and unit.is_share else parts
-    total = parts.group_by(group).agg(pl.col(amount).sum().alias(ratio))
+    wholes = _wholes(rows, parts, keys) if unit and unit.is_share else parts
+    total = parts.group_by(group).agg(pl.col(_AMOUNT).sum().alias(ratio))
     whole = wholes.group_by(group).agg(pl.col(_WHOLE).sum())
     value = total.join(whole, on=group, nulls_equal=True).select(
         *group, pl.when(pl.col(_WHOLE) > 0).then(pl.col(ratio) / pl.col(_WHOLE)).alias(ratio)
@@ -186,7 +197,7 @@ def _with_ratio(
     return joined.select(means.columns)
 
 
-def _wholes(rows: pl.DataFrame, parts: pl.DataFrame, keys: list[str], amount: str) -> pl.DataFrame:
+def _wholes(rows: pl.DataFrame, parts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """What shares are of in each rank of the run: by the keys behind the first, or in the rank."""
     import polars as pl
 
@@ -196,7 +207,7 @@ def _wholes(rows: pl.DataFrame, parts: pl.DataFrame, keys: list[str], amount: st
         most.alias(_TOTAL), (most <= least * _ALIKE).alias("is_of_rank")
     )
     is_of_rank = bool(of_rank["is_of_rank"].all())
-    unknown = rows.filter(pl.col(amount).is_null()).select(*group, "rank")
+    unknown = rows.filter(pl.col(_AMOUNT).is_null()).select(*group, "rank")
     return (
         rows.select(group)
         .unique()

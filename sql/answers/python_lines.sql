@@ -30,7 +30,7 @@
 -- device_ns                 BIGINT   ns    sum of durations of the kernels, copies and fills launched inside
 -- self_device_ns            BIGINT   ns    the same without those of other lines inside it
 -- self_backward_device_ns   BIGINT   ns    the same for its backward ops; NULL if no backward op has a known forward op
--- device_share              DOUBLE   0..1  the sum of both over all device time of the run and rank; NULL if that is 0
+-- device_share              DOUBLE   0..1  self_device_ns and self_backward_device_ns over all of the rank; NULL if 0
 -- first_id                  BIGINT         event_id of its first frame, or of the op that stands in
 -- only_waits                BOOLEAN        all its frames wait (`is_wait`), on threads that run no op and launch nothing
 -- lines_from                VARCHAR        where it comes from: frames, stacks, provenance (files of `load(provenance=)`)

@@ -148,6 +148,30 @@ def test_rates_are_of_ranks_that_have_one_and_spans_of_those_with_the_row() -> N
     ]
 
 
+def test_headers_say_what_shares_are_of_and_rates_over_a_peak_are_of_no_whole() -> None:
+    wholes = {select.name: select.rank_keys.wholes for select in selects() if select.rank_keys}
+    assert wholes["roofline"] == (("share", "total_ns"),)
+    assert wholes["python_lines"] == (
+        ("self_share", "self_ns"),
+        ("device_share", "self_device_ns", "self_backward_device_ns"),
+    )
+    assert wholes["kernels"] == (("share", "total_ns"), ("class_share", "total_ns"))
+
+
+def test_a_share_of_two_amounts_and_lines_that_wait_on_every_rank() -> None:
+    keys = RankKeys(("name",), wholes=(("device_share", "own_ns", "back_ns"),))
+    rows = pl.DataFrame(
+        [
+            {"rank": 0, "name": "x", "own_ns": 30, "back_ns": 0, "device_share": 0.3},
+            {"rank": 0, "name": "y", "own_ns": 50, "back_ns": 20, "device_share": 0.7},
+            {"rank": 1, "name": "y", "own_ns": 100, "back_ns": 0, "device_share": 1.0},
+        ]
+    ).select(pl.lit("a").alias("run"), pl.all(), only_waits=pl.Series([True, True, False]))
+    means = rank_means(rows, keys, "own_ns")
+    columns = ("name", "own_ns", "device_share", "only_waits")
+    assert means.select(columns).rows() == [("y", 75, 0.85, False), ("x", 15, 0.15, True)]
+
+
 def test_shares_of_a_class_are_of_that_class() -> None:
     keys = RankKeys(("name", "class"), wholes=(("class_share", "total_ns"),))
     rows = pl.DataFrame(
@@ -234,9 +258,7 @@ def test_headers_name_columns_and_a_number_to_rank_by() -> None:
 def test_each_answer_with_means_is_shown(answer: str, run: Run) -> None:
     code, out, err = run("answer", answer, JOB, "--top", "3")
     assert (code, err) == (0, "")
-    assert ("mean of 4 ranks" in out) is (
-        answer != "key_averages" and not out.startswith("no rows")
-    )
+    assert ("mean of 4 ranks" in out) is not out.startswith("no rows")
 
 
 def test_numbers_about_a_text_are_those_of_its_rank() -> None:
@@ -275,8 +297,8 @@ def table(run: Run, *arguments: str) -> list[str]:
 def test_a_table_has_means_and_files_have_rows_of_each_rank(run: Run, tmp_path: Path) -> None:
     above, heading, first, *rest = table(run, "answer", "kernels", JOB, "--top", "3")
     assert heading.startswith("name ")
-    assert above.split() == ["worst", "worst"]
-    assert heading.split()[2:5] == ["total", "total", "rank"]
+    assert above.split() == ["worst"]
+    assert heading.split()[2:6] == ["total", "worst", "total", "rank"]
     assert first.startswith("nvjet")
     assert rest[-1].startswith("each row is the mean of 4 ranks")
     assert sum(line.startswith(("nvjet", "nccl")) for line in rest) == 2

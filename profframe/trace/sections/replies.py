@@ -17,7 +17,7 @@ from profframe.query.catalogue import find, resolve
 from profframe.query.header import RankKeys, sql_directory
 from profframe.show.columns import KEYS
 from profframe.show.kernel_names import of_answer
-from profframe.show.rank_means import rank_means, worst
+from profframe.show.rank_means import largest_first, rank_means, worst
 from profframe.show.rank_means import title as title_of_means
 from profframe.trace.base_trace import BaseTrace
 from profframe.trace.plots import Plots
@@ -101,7 +101,7 @@ class Context:
             about = f"{about} Each row is the {title_of_means(rows)}.".strip()
             rows, main = means, _with_worst(main, by)
         if by:
-            rows = rows.sort(by, descending=True, nulls_last=True, maintain_order=True)
+            rows = largest_first(rows, by)
         head = rows.head(self.rows)
         empty = {column.name for column in head if column.null_count() == head.height}
         frame = head.drop(empty.union(self.constant_keys), strict=False)
