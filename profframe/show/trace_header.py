@@ -28,11 +28,12 @@ from profframe.show.device_time import (
 )
 from profframe.show.each_run import most_of_each, steps_of_each, time_of_each, work_of_each
 from profframe.show.findings import NOT_ESTIMATED, STYLES, gain_of, ranks_of
+from profframe.show.memory_text import memory_texts
 from profframe.show.summary import Summary
 
 TOP: Final = 3
 """Findings among the first lines."""
-MOST_LINES: Final = 10
+MOST_LINES: Final = 11
 """Maximum first lines; if there are more, inference phases are only in the table below."""
 PHASES: Final = "phases"
 INDENT: Final = 13
@@ -82,6 +83,7 @@ class TraceHeader(Summary):
     phases: pl.DataFrame = field(default_factory=pl.DataFrame)
     mfu: pl.DataFrame = field(default_factory=pl.DataFrame)
     energy: pl.DataFrame = field(default_factory=pl.DataFrame)
+    memory_peak: pl.DataFrame = field(default_factory=pl.DataFrame)
     advice: pl.DataFrame = field(default_factory=pl.DataFrame)
     self_times: pl.DataFrame = field(default_factory=pl.DataFrame)
     frameworks: pl.DataFrame = field(
@@ -160,12 +162,14 @@ def first_lines(opening: TraceHeader) -> Iterator[tuple[str, tuple[str, ...]]]:
     if opening.time_parts is None:
         yield "time", steps_of_each(opening.steps)
         yield "host", _host(opening.self_times)
+        yield "memory", memory_texts(opening.memory_peak)
         return
     yield "time", time_of_each(opening.breakdown, opening.overview, opening.idle)
     yield "pace", _pace(opening.steps)
     yield opening.work, work_of_each(opening.categories)
     yield PHASES, _phases(opening.phases)
     yield "mfu", _mfu(opening.mfu)
+    yield "memory", memory_texts(opening.memory_peak)
     yield "energy", _energy(opening)
 
 

@@ -1043,7 +1043,8 @@ def memory_peak(
     polars.DataFrame
         One row per (run, rank, device_type, device), in this order; on a tie the earliest record.
         Columns: ``run rank device_type device allocated_bytes reserved_bytes time_ns op_id op_name
-        annotation_id annotation_name unfreed_blocks unfreed_bytes source``.
+        module_name line_name annotation_id annotation_name unfreed_blocks unfreed_bytes has_totals
+        source``.
 
         With ``per=block``: the largest blocks that were allocated in the trace and never freed, and
         the op of each. One row per block, per (run, rank, device_type, device), the largest first,

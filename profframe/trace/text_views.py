@@ -35,6 +35,7 @@ _HAS_WORK = """
 """
 """Whether there is work of devices, or calls whose work is lost."""
 _HAS_PHASES = "SELECT coalesce(bool_or(phase_id IS NOT NULL), false) FROM events"
+_HAS_MEMORY = "SELECT EXISTS (FROM memory) OR EXISTS (FROM allocations)"
 _MOST_EVENTS: Final = 100_000
 """A notebook shows findings of a trace of at most this many events: of more they take seconds."""
 
@@ -208,6 +209,7 @@ def header(trace: BaseTrace, sort: str = "self_ns") -> TraceHeader:
         phases=ask.phases(trace) if has_phases else none,
         mfu=_mfu(trace, has_phases) if has_kernels else none,
         energy=ask.energy(trace) if _has_counters(quick) else none,
+        memory_peak=ask.memory_peak(trace) if own_rows(trace, _HAS_MEMORY).item() else none,
         advice=query.advice(trace),
         self_times=ask.self_times(trace, sort=sort),
         frameworks=question(trace, "frameworks"),
