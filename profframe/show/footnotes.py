@@ -42,6 +42,7 @@ VALUES: Final = MappingProxyType(
     }
 )
 """Values that need words, by the column that has them."""
+_OUTSIDE: Final = "a row without one is work that was launched in no annotation"
 _IDLE: Final = ("idle_ns", "dur_ns")
 """Columns beside a cause of idle time: other causes have other words."""
 _NAME: Final = re.compile(r"\b[a-z]+(?:_[a-z0-9]+)+\b")
@@ -82,7 +83,14 @@ def footnotes(frame: pl.DataFrame, shares: Mapping[str, str]) -> Iterator[tuple[
     for name in frame.columns:
         if text := shares.get(name) or COLUMNS.get(name):
             yield name, f"{heading(name)}: {text}"
+        if name == "name" and "calls" in frame.columns and _has_work_outside(frame):
+            yield name, f"{heading(name)}: {_OUTSIDE}"
         if name in VALUES and (name != "cause" or any(of in frame.columns for of in _IDLE)):
             shown = {*frame[name].to_list()}
             words = ((word, text) for word, text in VALUES[name].items() if word in shown)
             yield from ((name, f"{word}: {text}") for word, text in words)
+
+
+def _has_work_outside(frame: pl.DataFrame) -> bool:
+    """Whether a row has neither a name nor calls, as one of the answer `annotations`."""
+    return any(row == (None, None) for row in frame.select("name", "calls").rows())

@@ -1,11 +1,13 @@
 -- annotations: what ran on host and devices for each user annotation, step by step.
 -- One row per (run, rank, step, name), by run, rank, step (rows outside steps first), first start, name.
 -- An annotation is a range of record_function, NVTX or torch itself, on any thread. Its work is everything launched inside it on
--- its thread, whenever that runs; so backward work, which another thread launches, is not in the annotation of a forward pass.
+-- its thread, whenever that runs, and what a thread of autograd launched meanwhile for that thread, which waits for it in
+-- backward(). So backward work is in the annotation around backward(), not in that of the forward pass. Work that no annotation
+-- has is in a row without a name and calls, for each step: what other threads launched, or what ran outside all annotations.
 -- Nested ranges with the same name count once, in time and work. Names with ranges only on a device have rows, too: their work is
 -- whatever begins within them on their stream. All columns except calls and host times are NULL if the rows they depend on were
 -- filtered out of the trace. In the median each range counts, nested ones too.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions, backward.
 -- needs: events, profiler_steps
 -- recorded: annotations
 -- divides by: rank
@@ -13,8 +15,8 @@
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
 -- step                      BIGINT       profiler step of their start, or of the replay if captured; NULL outside steps
--- name                      VARCHAR      name of the annotation; NULL if the source has none
--- calls                     BIGINT       number of annotations; for captured ones, of replays
+-- name                      VARCHAR      name of the annotation; NULL if the source has none, or the work is in none
+-- calls                     BIGINT       number of annotations; for captured ones, of replays; NULL: work in none
 -- host_ns                   BIGINT   ns  host time in them, summed over threads; NULL if not known, or on devices only
 -- kernels                   BIGINT       number of kernels launched inside
 -- device_ns                 BIGINT   ns  sum of durations of the kernels, copies and fills launched inside
@@ -53,15 +55,25 @@ numbered AS MATERIALIZED (
         WHERE marks.kind = 'device_annotation'
     )
 ),
-host_slices AS (
+host_slices AS MATERIALIZED (
     FROM numbered
     WHERE kind = 'annotation'
 ),
+slices AS MATERIALIZED (
+    FROM numbered
+    UNION ALL
+    FROM autograd_slices(events, host_slices)
+),
 work AS MATERIALIZED (
-    FROM region_work(events, numbered)
+    FROM region_work(events, slices)
 ),
 places AS MATERIALIZED (
-    FROM region_places(events, numbered, work)
+    FROM region_places(events, slices, work)
+),
+outside AS MATERIALIZED (
+    SELECT lanes.run, lanes.rank, dense_rank() OVER (ORDER BY lane, step) AS lane, work.* EXCLUDE (lane)
+    FROM region_outside(places, work, slices) AS work
+    JOIN lanes(events) AS lanes USING (lane)
 ),
 lengths AS (
     SELECT run, rank, step, sum(step_ns)::BIGINT AS step_ns, max(lag_ns) AS lag_ns
@@ -80,6 +92,19 @@ named AS (
         quantile_disc(dur_ns, 0.5) FILTER (kind = 'annotation' AND start_ns IS NOT NULL) AS p50_host_ns
     FROM numbered
     GROUP BY region, run, rank, step, name
+),
+named_work AS (
+    SELECT
+        named.*, host.host_ns, device.kernels, device.device_ns, device.busy_ns, device.start_ns, device.span_ns,
+        device.exposed_communication_ns, device.idle_ns
+    FROM named
+    LEFT JOIN region_host(host_slices) AS host ON named.region = host.region
+    LEFT JOIN region_device(places, work) AS device ON named.region = device.region
+    UNION ALL BY NAME
+    SELECT
+        groups.run, groups.rank, groups.step, sums.* EXCLUDE (lane)
+    FROM region_sums(outside) AS sums
+    JOIN (SELECT DISTINCT lane, run, rank, step FROM outside) AS groups USING (lane)
 )
 SELECT
     named.run,
@@ -87,20 +112,18 @@ SELECT
     named.step,
     named.name,
     named.calls,
-    host.host_ns,
-    device.kernels,
-    device.device_ns,
-    device.busy_ns,
+    named.host_ns,
+    named.kernels,
+    named.device_ns,
+    named.busy_ns,
     named.p50_host_ns,
-    device.start_ns AS device_start_ns,
-    device.span_ns AS device_window_ns,
-    device.exposed_communication_ns,
-    device.idle_ns,
+    named.start_ns AS device_start_ns,
+    named.span_ns AS device_window_ns,
+    named.exposed_communication_ns,
+    named.idle_ns,
     lengths.step_ns,
     lengths.lag_ns
-FROM named
-LEFT JOIN region_host(host_slices) AS host ON named.region = host.region
-LEFT JOIN region_device(places, work) AS device ON named.region = device.region
+FROM named_work AS named
 LEFT JOIN lengths
     ON named.run = lengths.run AND named.rank = lengths.rank AND named.name = 'ProfilerStep#' || lengths.step
-ORDER BY named.run, named.rank, named.step NULLS FIRST, named.first_ns NULLS LAST, named.name NULLS LAST
+ORDER BY named.run, named.rank, named.step NULLS FIRST, named.first_ns NULLS LAST, named.name NULLS LAST, named.calls

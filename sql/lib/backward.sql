@@ -167,3 +167,70 @@ SELECT
     false AS is_in_capture
 FROM query_table(backward)
 WHERE line IS NOT NULL;
+
+-- autograd_slices: what threads of autograd did during slices of regions on the thread that waits for them: one row per slice and
+-- such a thread, with `preorder` and `last_descendant_id` of what began there in that time and has nothing around it. A thread of
+-- autograd has backward ops with nothing around them, and all of their forward ops that ran elsewhere ran on the waiting thread.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter regions TABLE  slices of regions, as at the top of `regions.sql`, with `thread` and `start_ns`
+-- column *  as in regions
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
+-- kind IN ('annotation', 'host_op')) FROM
+-- autograd_slices(events, regions)
+CREATE OR REPLACE TEMP MACRO autograd_slices(events, regions) AS TABLE
+WITH tops AS MATERIALIZED (
+    SELECT run, rank, event_id, thread, start_ns, preorder, last_descendant_id, fwd_id
+    FROM query_table(events)
+    WHERE parent_id IS NULL AND preorder IS NOT NULL AND start_ns IS NOT NULL
+),
+engines AS MATERIALIZED (
+    SELECT backward.run, backward.rank, backward.thread AS engine, min(forward.thread) AS thread
+    FROM (FROM tops WHERE fwd_id IS NOT NULL) AS backward
+    JOIN query_table(events) AS forward
+        ON backward.run = forward.run AND backward.rank = forward.rank AND backward.fwd_id = forward.event_id
+    WHERE backward.thread <> forward.thread
+    GROUP BY ALL
+    HAVING min(forward.thread) = max(forward.thread)
+),
+calls AS MATERIALIZED (
+    SELECT
+        engines.*, tops.start_ns, tops.preorder, tops.last_descendant_id,
+        row_number() OVER (PARTITION BY engines.run, engines.rank, engine ORDER BY tops.start_ns, tops.preorder) AS number
+    FROM tops
+    JOIN engines ON tops.run = engines.run AND tops.rank = engines.rank AND tops.thread = engines.engine
+),
+waiting AS MATERIALIZED (
+    SELECT row_number() OVER () AS slice, regions.*, engines.engine
+    FROM query_table(regions) AS regions
+    JOIN engines USING (run, rank, thread)
+    WHERE regions.preorder IS NOT NULL AND regions.start_ns IS NOT NULL AND regions.dur_ns IS NOT NULL
+),
+moments AS (
+    SELECT run, rank, engine, start_ns AS at_ns, true AS is_call, NULL::BIGINT AS slice
+    FROM calls
+    UNION ALL
+    SELECT run, rank, engine, unnest([start_ns, start_ns + dur_ns]), false, slice
+    FROM waiting
+),
+bounds AS (
+    SELECT slice, min(begun) + 1 AS first_number, max(begun) AS last_number
+    FROM (
+        SELECT slice, is_call, count(*) FILTER (is_call) OVER until_now AS begun
+        FROM moments
+        WINDOW until_now AS (PARTITION BY run, rank, engine ORDER BY at_ns, is_call ROWS UNBOUNDED PRECEDING)
+    )
+    WHERE NOT is_call
+    GROUP BY slice
+    HAVING min(begun) < max(begun)
+)
+SELECT
+    waiting.* EXCLUDE (slice, engine)
+    REPLACE (first_call.preorder AS preorder, last_call.last_descendant_id AS last_descendant_id)
+FROM waiting
+JOIN bounds USING (slice)
+JOIN calls AS first_call
+    ON waiting.run = first_call.run AND waiting.rank = first_call.rank AND waiting.engine = first_call.engine
+    AND bounds.first_number = first_call.number
+JOIN calls AS last_call
+    ON waiting.run = last_call.run AND waiting.rank = last_call.rank AND waiting.engine = last_call.engine
+    AND bounds.last_number = last_call.number;

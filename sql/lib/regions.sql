@@ -22,7 +22,7 @@ GROUP BY ALL;
 -- device_places: device_clock with the `place` of the work on the host: that of the call that launched it, or of its op if no
 -- call is in the trace; NULL without either. Work of a captured op also has a row for its place in the capture.
 -- parameter events TABLE  `events`, or a part of it
--- column device, stream, start_ns  as in events
+-- column event_id, device, stream, start_ns, step  as in events
 -- column lane, is_kernel, end_ns, idle_ns, alone_ns, alone_end_ns  as in device_clock
 -- column place BIGINT  `preorder` of the call or op; NULL if neither is in the trace
 -- column captured_place BIGINT  for a launch, its place in the capture; NULL if there is none
@@ -46,7 +46,7 @@ hosts AS MATERIALIZED (
         ON host.run = wanted.run AND host.rank = wanted.rank AND host.event_id = wanted.event_id
 )
 SELECT
-    work.lane, device, stream,
+    work.lane, work.event_id, work.step, device, stream,
     CASE WHEN launch.event_id IS NOT NULL THEN launch.preorder ELSE op.preorder END AS place,
     CASE WHEN launch.event_id IS NOT NULL AND op.replays IS NOT NULL THEN op.preorder END AS captured_place,
     NULL::STRUCT(step BIGINT) AS replay,
@@ -58,7 +58,7 @@ LEFT JOIN few(hosts) AS launch ON work.lane = launch.lane AND work.launch_id = l
 LEFT JOIN few(hosts) AS op ON work.lane = op.lane AND work.op_id = op.event_id
 UNION ALL
 SELECT
-    work.lane, device, stream, captured.preorder, NULL, {'step': work.step}, true, true, is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
+    work.lane, work.event_id, work.step, device, stream, captured.preorder, NULL, {'step': work.step}, true, true, is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
 FROM work
 JOIN (FROM hosts WHERE replays IS NOT NULL) AS captured
     ON work.lane = captured.lane AND work.op_id = captured.event_id
@@ -91,9 +91,9 @@ FROM (
 -- line of a stream, where the place is the start.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter regions TABLE  slices of regions, as at the top of the file
--- column start_ns  as in events
+-- column event_id, start_ns, step  as in events
 -- column line  as in region_lines
--- column is_launched, is_found, is_kernel, end_ns, idle_ns, alone_ns, alone_end_ns  as in device_places
+-- column lane, is_launched, is_found, is_kernel, end_ns, idle_ns, alone_ns, alone_end_ns  as in device_places
 -- column place BIGINT  place of the work on that line
 -- column is_in_capture BOOLEAN  whether a captured slice of a region has it, too, so it is not self time here
 -- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
@@ -125,17 +125,17 @@ inside AS (
     JOIN captured
         ON spots.lane = captured.lane AND spots.captured_place BETWEEN captured.first_place AND captured.last_place
 )
-SELECT lines.line, work.* EXCLUDE (lane, device, stream, captured_place, replay), inside.lane IS NOT NULL AS is_in_capture
+SELECT lines.line, work.* EXCLUDE (device, stream, captured_place, replay), inside.lane IS NOT NULL AS is_in_capture
 FROM work
 JOIN (FROM few(lines) WHERE device IS NULL AND replay IS NULL) AS lines ON work.lane = lines.lane
 LEFT JOIN few(inside) AS inside ON work.lane = inside.lane AND work.captured_place = inside.captured_place
 UNION ALL
-SELECT lines.line, work.* EXCLUDE (lane, device, stream, captured_place, replay), false AS is_in_capture
+SELECT lines.line, work.* EXCLUDE (device, stream, captured_place, replay), false AS is_in_capture
 FROM work
 JOIN few(lines) AS lines ON work.lane = lines.lane AND work.replay = lines.replay
 UNION ALL
 SELECT
-    lines.line, work.start_ns AS place, true AS is_launched, true AS is_found,
+    lines.line, work.lane, work.event_id, work.step, work.start_ns AS place, true AS is_launched, true AS is_found,
     is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns, false AS is_in_capture
 FROM (FROM work WHERE (SELECT count(device) > 0 FROM lines)) AS work
 JOIN few(lines) AS lines
@@ -240,6 +240,40 @@ SELECT region, try_cast(sum(added_ns) AS BIGINT) AS host_ns
 FROM busy_order('threads')
 GROUP BY region;
 
+-- region_sums: what work of a lane adds up to.
+-- parameter work TABLE  rows of region_work, each once on a `lane`
+-- column lane BIGINT  lane of the work
+-- column kernels BIGINT  number of kernels
+-- column device_ns BIGINT  sum of the durations of its work; NULL beyond BIGINT
+-- column busy_ns BIGINT  time in which at least one piece of its work ran
+-- column start_ns BIGINT  first start of its work
+-- column span_ns BIGINT  from there to the last end
+-- column exposed_communication_ns BIGINT  time in which some of it communicated and nothing on the rank computed
+-- column idle_ns BIGINT  part of span_ns in which no device of the rank was busy
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
+-- kind IN ('annotation', 'host_op')), work AS
+-- (FROM region_work(events, regions)) FROM region_sums(work)
+CREATE OR REPLACE TEMP MACRO region_sums(work) AS TABLE
+WITH exposed AS (
+    SELECT lane, alone_ns AS start_ns, alone_end_ns AS end_ns
+    FROM query_table(work)
+    WHERE alone_ns IS NOT NULL
+)
+SELECT sums.*, coalesce(exposed.covered_ns, 0)::BIGINT AS exposed_communication_ns
+FROM (
+    SELECT
+        lane,
+        count(*) FILTER (is_kernel) AS kernels,
+        try_cast(sum(end_ns - start_ns) AS BIGINT) AS device_ns,
+        sum(added_ns)::BIGINT AS busy_ns,
+        min(start_ns) AS start_ns,
+        max(end_ns) - min(start_ns) AS span_ns,
+        (max(idle_ns) - min(idle_ns))::BIGINT AS idle_ns
+    FROM busy_order(work)
+    GROUP BY lane
+) AS sums
+LEFT JOIN covered_time('exposed') AS exposed ON sums.lane = exposed.lane;
+
 -- region_device: what was launched inside the slices of each region; for a region on a device, what began in them on their
 -- stream. Work inside several slices of a region counts once. NULL if a slice has no end.
 -- parameter places TABLE  rows of region_places
@@ -285,23 +319,6 @@ work_inside AS MATERIALIZED (
         work.alone_end_ns
     FROM places_inside
     JOIN query_table(work) AS work ON places_inside.line = work.line AND places_inside.place = work.place
-),
-exposed AS (
-    SELECT lane, alone_ns AS start_ns, alone_end_ns AS end_ns
-    FROM work_inside
-    WHERE alone_ns IS NOT NULL
-),
-sums AS (
-    SELECT
-        lane AS region,
-        count(*) FILTER (is_kernel) AS kernels,
-        try_cast(sum(end_ns - start_ns) AS BIGINT) AS device_ns,
-        sum(added_ns)::BIGINT AS busy_ns,
-        min(start_ns) AS start_ns,
-        max(end_ns) - min(start_ns) AS span_ns,
-        (max(idle_ns) - min(idle_ns))::BIGINT AS idle_ns
-    FROM busy_order('work_inside')
-    GROUP BY lane
 )
 SELECT
     wholes.region,
@@ -310,11 +327,46 @@ SELECT
     CASE WHEN is_whole THEN coalesce(sums.busy_ns, 0) END AS busy_ns,
     CASE WHEN is_whole THEN sums.start_ns END AS start_ns,
     CASE WHEN is_whole THEN sums.span_ns END AS span_ns,
-    CASE WHEN is_whole THEN coalesce(exposed.covered_ns, 0)::BIGINT END AS exposed_communication_ns,
+    CASE WHEN is_whole THEN coalesce(sums.exposed_communication_ns, 0) END AS exposed_communication_ns,
     CASE WHEN is_whole THEN sums.idle_ns END AS idle_ns
 FROM (SELECT region, bool_and(is_whole) AS is_whole FROM slices GROUP BY region) AS wholes
-LEFT JOIN sums ON wholes.region = sums.region
-LEFT JOIN covered_time('exposed') AS exposed ON wholes.region = exposed.lane;
+LEFT JOIN region_sums('work_inside') AS sums ON wholes.region = sums.lane;
+
+-- region_outside: rows of region_work for work that was launched in no slice of any region, once each, on ranks with slices on
+-- the host; nothing where a slice has no end.
+-- parameter places TABLE  rows of region_places
+-- parameter work TABLE  rows of region_work
+-- parameter regions TABLE  slices of regions, as at the top of the file
+-- column *  as in work
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
+-- kind IN ('annotation', 'host_op')), work AS
+-- (FROM region_work(events, regions)), places AS (FROM region_places(events, regions, work)) FROM region_outside(places, work,
+-- regions)
+CREATE OR REPLACE TEMP MACRO region_outside(places, work, regions) AS TABLE
+WITH levels AS (
+    SELECT line, place, what, sum(CASE what WHEN 'begin' THEN 1 WHEN 'end' THEN -1 ELSE 0 END) OVER until_now AS level
+    FROM query_table(places)
+    WINDOW until_now AS (PARTITION BY line ORDER BY place, turn ROWS UNBOUNDED PRECEDING)
+),
+inside AS (
+    SELECT work.lane, work.event_id
+    FROM query_table(work) AS work
+    JOIN levels ON work.line = levels.line AND work.place = levels.place
+    WHERE levels.what = 'work' AND levels.level > 0
+),
+-- Without the end of a slice it is not known what is in it.
+open_lines AS (
+    SELECT DISTINCT line
+    FROM query_table(places)
+    WHERE what = 'begin' OR what = 'end'
+    GROUP BY line, slice
+    HAVING count(*) = 1
+)
+SELECT work.*
+FROM query_table(work) AS work
+SEMI JOIN (FROM region_lines(regions) WHERE device IS NULL AND replay IS NULL) AS lines ON work.line = lines.line
+ANTI JOIN inside ON work.lane = inside.lane AND work.event_id = inside.event_id
+ANTI JOIN open_lines ON work.line = open_lines.line;
 
 -- region_self: time in the slices of each region, and of work launched in them, without regions inside them.
 -- parameter places TABLE  rows of region_places

@@ -18,6 +18,7 @@ Answer = list[tuple[Any, ...]]
 COLUMNS: Final = (
     *("run", "rank", "event_id", "kind", "name", "start_ns", "dur_ns", "thread", "device"),
     *("stream", "step", "preorder", "parent_id", "launch_id", "op_id", "collective"),
+    "fwd_id",
     *("process_group", "python_module_id", "module_hierarchy"),
     *("kernel_category", "computes_and_communicates"),
     *("annotation_id", "python_stack", "inference_phase"),
@@ -323,13 +324,19 @@ def of_annotations(rows: Sequence[Row]) -> Answer:
             if row["kind"] == "device_annotation" and row["name"] not in names
         ]
         inside: Any = defaultdict(dict)
+        outside = defaultdict(list)
+        waits_for = callers(rank)
         for work in rank.work:
-            for row in rank.launched_in(work):
-                if row["kind"] == "annotation":
-                    inside[row["step"], row["name"]][work["event_id"]] = work
-            for row in of_device:
-                if on_its_stream(row, work):
-                    inside[row["step"], row["name"]][work["event_id"]] = work
+            launched = rank.launched_in(work)
+            marks = [row for row in launched if row["kind"] == "annotation"]
+            if launched and launched[-1]["thread"] in waits_for:
+                caller, start = waits_for[launched[-1]["thread"]], launched[-1]["start_ns"]
+                marks += [row for row in of_host if row["thread"] == caller and open_at(row, start)]
+            marks += [row for row in of_device if on_its_stream(row, work)]
+            for row in marks:
+                inside[row["step"], row["name"]][work["event_id"]] = work
+            if not marks:
+                outside[work["step"]].append(work)
         for key, marks in by_key((*of_host, *of_device), "step", "name").items():
             placed = [row for row in marks if is_placed(row)]
             sums = rank.sums(list(inside[key].values())) if placed else (None,) * 6
@@ -337,7 +344,31 @@ def of_annotations(rows: Sequence[Row]) -> Answer:
             lengths = [row["dur_ns"] for row in on_host if row["start_ns"] is not None]
             times = (*sums[:3], percentile([ns for ns in lengths if ns is not None], 50), *sums[3:])
             found.append((*trace, *key, len(marks), host_time(marks), *times, first(marks)))
-    return [row[:-1] for row in sorted(found, key=in_order)]
+        if any(row["preorder"] is not None for row in of_host):
+            for step, works in outside.items():
+                sums = rank.sums(works)
+                times = (*sums[:3], None, *sums[3:])
+                found.append((*trace, step, None, None, None, *times, None))
+    ordered = sorted(found, key=lambda row: (*in_order(row), last(row[4])))
+    return [row[:-1] for row in ordered]
+
+
+def callers(rank: Rank) -> dict[int, int]:
+    """For each thread of autograd the thread that waits for it."""
+    forwards: dict[int, set[int]] = defaultdict(set)
+    for row in rank.rows.values():
+        forward = rank.rows.get(row["fwd_id"])
+        is_top = row["preorder"] is not None and row["parent_id"] is None
+        if forward is not None and is_top and row["start_ns"] is not None:
+            forwards[row["thread"]] |= {forward["thread"]} - {row["thread"]}
+    return {thread: min(of) for thread, of in forwards.items() if len(of) == 1}
+
+
+def open_at(row: Row, time: int) -> bool:
+    """Whether a slice that nests was open then."""
+    if row["preorder"] is None or row["start_ns"] is None or row["dur_ns"] is None:
+        return False
+    return bool(row["start_ns"] <= time < row["start_ns"] + row["dur_ns"])
 
 
 def of_modules(rows: Sequence[Row]) -> Answer:

@@ -68,7 +68,9 @@ HIERARCHIES: Final = (
     "TOP()::defaults.",
     "net.a",
 )
-KINDS: Final = ("device", "device", "mark", "mark", "call", "host", "frame", "range")
+KINDS: Final = (
+    *("device", "device", "mark", "mark", "call", "host", "frame", "range", "backward", "autograd"),
+)
 WORK: Final = ("kernel", "kernel", "kernel", "gpu_memcpy", "gpu_memset")
 PLACE: Final = st.integers(0, 40) | st.none()
 
@@ -93,13 +95,18 @@ def slices(draw: st.DrawFn) -> Row:
         name = draw(st.sampled_from(names))
         return event(name, start, end, category=category, correlation=correlation, **place)
     more: dict[str, Any] = {"thread": draw(st.integers(0, 1))}
+    if kind == "backward":
+        more = {"thread": draw(st.integers(1, 2)), "fwd_thread": draw(st.sampled_from([1, 9]))}
+        return event("MulBackward0", start, end, sequence_nr=draw(st.integers(1, 2)), **more)
     if kind == "mark":
         name = draw(st.sampled_from(["f", "f", "g", "ProfilerStep#1", "ProfilerStep#2", None]))
         return event(name, start, end, category="user_annotation", **more)
-    if kind == "call":
+    if kind in ("call", "autograd"):
+        more["thread"] = 2 if kind == "autograd" else more["thread"]
         return event("go", start, end, category="cuda_runtime", correlation=correlation, **more)
     if kind == "host":
         more |= said | {"module_hierarchy": draw(st.sampled_from(HIERARCHIES))}
+        more["sequence_nr"] = draw(st.sampled_from([None, 1, 2]))
         return event("record_param_comms", start, end, **more)
     more["python_module_id"] = draw(st.sampled_from([None, 0, 1]))
     name = draw(st.sampled_from(["nn.Module: A", "nn.Module: B"]))
@@ -180,10 +187,21 @@ def parts_add_up(trace: Trace) -> None:
 
 def test_annotations_have_the_device_time_of_the_fact(traces: Path) -> None:
     trace = only_real_trace(traces, REAL[7])
-    marks = trace.events.filter(pl.col("kind") == "annotation")
-    expected = marks.group_by("step", "name").agg(pl.col("device_ns").sum())
-    found = trace.annotations().select("step", "name", "device_ns")
-    assert found.sort("step", "name").equals(expected.sort("step", "name"))
+    nested = trace.events.drop_nulls("preorder")
+    alone = nested.filter(pl.col("parent_id").is_null()).rows(named=True)
+    expected: dict[tuple[Any, Any], int] = defaultdict(int)
+    for mark in nested.filter(pl.col("kind") == "annotation").rows(named=True):
+        meanwhile = (  # what the thread of autograd did for the only other one
+            row["device_ns"]
+            for row in alone
+            if row["thread"] != mark["thread"]
+            and mark["start_ns"] <= row["start_ns"] < mark["start_ns"] + mark["dur_ns"]
+        )
+        expected[mark["step"], mark["name"]] += mark["device_ns"] + sum(meanwhile)
+    found = trace.annotations()
+    assert {row[:2]: row[2] for row in found.select("step", "name", "device_ns").rows()} == expected
+    backward = found.filter(name="## backward ##")
+    assert (backward["device_ns"] > 37_000_000).all()
 
 
 @pytest.mark.long
@@ -207,7 +225,7 @@ def test_parts_of_a_trace_have_what_is_known(traces: Path) -> None:
     assert kernels.annotations().is_empty()
     assert kernels.modules().is_empty()
     no_leaves = trace.filter(kinds=("annotation", "kernel")).annotations()
-    whole = trace.annotations()
+    whole = trace.annotations().drop_nulls("calls")  # without work that no annotation has
     assert no_leaves.select("name", "calls", "host_ns").equals(
         whole.select("name", "calls", "host_ns")
     )

@@ -47,6 +47,13 @@ def test_a_cause_of_something_else_has_other_words() -> None:
     assert note[1].startswith("other: launched before the gap, or its launch is not in the trace")
 
 
+def test_a_row_without_a_name_and_calls_has_words() -> None:
+    rows = pl.DataFrame({"name": ["forward", None], "calls": [1, 1], "device_ns": [2, 3]})
+    assert not [*footnotes(rows, {})]
+    (note,) = footnotes(rows.with_columns(calls=pl.Series([1, None])), {})
+    assert note == ("name", "name: a row without one is work that was launched in no annotation")
+
+
 def test_a_note_on_a_column_that_is_not_shown_is_not_shown() -> None:
     rows = pl.DataFrame({"name": ["x" * 30, "y" * 30], "self_share": [0.5, 0.25]})
     notes = [("self_share", "self %: of all")]
