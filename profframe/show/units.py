@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import count as count_from
 from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,8 +45,8 @@ _LINE: Final = re.compile(r"\(\d+\)(?:: \S+)?\Z")
 """Number of a line and its function, after the name of a file."""
 _LEAST_TO_TELL: Final = 12
 """From this width on a text has room for its beginning and for what tells it from others."""
-_ROUNDS: Final = 4
-"""How often texts that are still written alike are cut elsewhere."""
+_BEFORE_PLACE: Final = 2
+"""Characters before a place in which texts differ that are shown with it."""
 _LONGEST_PLACE: Final = 200
 """Characters at the end of a text in which a place in a file is looked for."""
 _FILE_LINE: Final = re.compile(r"[^/\\]+\(\d+\)(?:: \S+)?\Z")
@@ -296,19 +298,15 @@ def middle(text: str, most: int) -> str:
     """
     if len(text) <= most:
         return text
-    end = (most - 1) * 2 // 5
-    last = text[-min(most, _LONGEST_PLACE) :]
-    for line in (_FILE_LINE.search(last), _LINE.search(last)):
-        if line and end < len(line[0]) < most - 1:
-            end = len(line[0])
-            break
+    end = max((most - 1) * 2 // 5, len(next(iter(_lines_of_files(text, most)), "")))
     return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
 
 
 def middles(texts: Iterable[str], most: int) -> dict[str, str]:
     """Texts of at most this many characters, by the whole ones: unlike texts stay unlike.
 
-    Those that `middle` makes alike are cut around the first place in which they differ.
+    Those that `middle` makes alike are cut around the places in which they differ. Where these are
+    too many for the room, all but the first are numbered.
 
     Examples
     --------
@@ -316,11 +314,22 @@ def middles(texts: Iterable[str], most: int) -> dict[str, str]:
     dict_values(['gemm_f…e_32_stage_3…', 'gemm_f…e_64_stage_3…'])
     """
     short = {text: middle(text, most) for text in texts}
-    for _ in range(_ROUNDS if most >= _LEAST_TO_TELL else 0):
-        for group in _alike(short):
-            place = _first_difference(min(group), max(group))
-            short.update((text, _around(text, place, most)) for text in group)
-    return short
+    if most < _LEAST_TO_TELL:
+        return short
+    groups = _alike(short)
+    for group in groups:
+        short |= _around_differences(group, most)
+    if left := {text for group in _alike(short) for text in group}:
+        joined = left.union(*(group for group in groups if not left.isdisjoint(group)))
+        short |= _around_differences(joined, most)
+    return _numbered(short, most)
+
+
+def _lines_of_files(text: str, most: int) -> list[str]:
+    """File and line at the end of a text, and the line alone, if there is room for them."""
+    last = text[-min(most, _LONGEST_PLACE) :]
+    matches = (_FILE_LINE.search(last), _LINE.search(last))
+    return [match[0] for match in matches if match and len(match[0]) < most - 1]
 
 
 def _alike(short: Mapping[str, str]) -> list[list[str]]:
@@ -331,18 +340,81 @@ def _alike(short: Mapping[str, str]) -> list[list[str]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
+def _around_differences(group: Collection[str], most: int) -> dict[str, str]:
+    """Texts cut around the places in which they differ; without those that differ in too many.
+
+    They keep their file and line if all have the same, and room for the places beside it.
+    """
+    ends = _lines_of_files(min(group), most)
+    for end in (*(end for end in ends if all(text.endswith(end) for text in group)), ""):
+        short = _cut_to_tell([text.removesuffix(end) for text in group], most - len(end))
+        if len(short) == len(group) or not end:
+            return {text + end: written + end for text, written in short.items()}
+    return {}
+
+
+def _cut_to_tell(texts: Iterable[str], most: int) -> dict[str, str]:
+    """Texts with as much around each place as all have room for; without those that are longer."""
+    places = _differences(texts)
+
+    def is_too_much(size: int) -> bool:
+        return any(len(_around(text, of, size, most)) > most for text, of in places.items())
+
+    size = max(bisect_left(range(1, most), True, key=is_too_much), 1)
+    short = {text: _around(text, of, size, most) for text, of in places.items()}
+    return {text: written for text, written in short.items() if len(written) <= most}
+
+
+def _differences(texts: Iterable[str]) -> dict[str, list[int]]:
+    """The places, in order, at which each of some unlike texts parts from others."""
+    places: dict[str, list[int]] = {text: [] for text in texts}
+    groups = [[*places]]
+    while groups:
+        group = groups.pop()
+        place = _first_difference(min(group), max(group))
+        parts = defaultdict[str, list[str]](list)
+        for text in group:
+            places[text].append(place)
+            parts[text[place : place + 1]].append(text)
+        groups += [part for part in parts.values() if len(part) > 1]
+    return places
+
+
 def _first_difference(first: str, last: str) -> int:
     """Where the first and the last of sorted texts differ, which is where any of them do."""
     pairs = enumerate(zip(first, last, strict=False))
     return next((place for place, (one, other) in pairs if one != other), len(first))
 
 
-def _around(text: str, place: int, most: int) -> str:
-    """A text with its beginning, and what is around a place further on."""
-    head = text[: min(most // 3, place)]
-    rest = text[max(len(head), place - 2) :]
-    room = most - len(head) - 1
-    return f"{head}…{rest if len(rest) <= room else rest[: room - 1] + '…'}"
+def _around(text: str, places: Sequence[int], size: int, most: int) -> str:
+    """A text with its beginning and so many characters at each place, even if that is too much."""
+    if len(text) <= most:
+        return text
+    end = min(most // 3, places[0])
+    written = text[:end]
+    for place in places:
+        start = place - min(_BEFORE_PLACE, size - 1)
+        is_cut = start > end + 1
+        stop = max(start + size, end)
+        written += f"…{text[start:stop]}" if is_cut else text[end:stop]
+        end = stop
+    room = most - len(written)
+    rest = text[end:]
+    return written + (rest if len(rest) <= room else f"{rest[: max(room - 1, 0)]}…")
+
+
+def _numbered(short: dict[str, str], most: int) -> dict[str, str]:
+    """Texts, of which those that are written as one before them end in a number."""
+    used = {*short.values()}
+    numbered = dict(short)
+    for group in _alike(short):
+        numbers = count_from(2)
+        for text in group[1:]:
+            ends = (f"…#{number}" for number in numbers)
+            shorts = (f"{text[: most - len(end)]}{end}" for end in ends)
+            numbered[text] = next(one for one in shorts if one not in used)
+            used.add(numbered[text])
+    return numbered
 
 
 def _thousands(number: float) -> str:

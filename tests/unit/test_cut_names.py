@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,10 +33,47 @@ def test_names_that_two_of_three_share_further_are_told_apart() -> None:
         GEMM.format(*of) for of in (("tn", "64x64", 3), ("tn", "64x64", 4), ("nn", "64x64", 3))
     ]
     assert list(middles(names, 30).values()) == [
-        "sm80_xmma_…ge3_warpsize2x2x1_…",
-        "sm80_xmma_…ge4_warpsize2x2x1_…",
+        "sm80_xmma_…2_tn_n_t…ge3_warps…",
+        "sm80_xmma_…2_tn_n_t…ge4_warps…",
         "sm80_xmma_…2_nn_n_tilesize64x…",
     ]
+
+
+@pytest.mark.parametrize("most", [12, 14, 20, 28, 40, 60])
+def test_names_that_differ_in_places_far_apart_are_told_apart(most: int) -> None:
+    form = "ampere_bf16_gemm_tile_{}x128_warpgroup_specialized_epilogue_stages_{}_align8_kernel"
+    names = [form.format(tile, stages) for tile in (64, 96) for stages in (3, 4)]
+    assert len({*middles(names, most).values()}) == 4
+
+
+def test_names_that_differ_in_too_many_places_are_numbered() -> None:
+    names = ["_____".join(letters) for letters in itertools.product("ab", repeat=7)]
+    written = [*middles(names, 12).values()]
+    assert len({*written}) == len(names)
+    assert written[:3] == ["a_____a…___a", "a_____a…___b", "a_____a__…#2"]
+
+
+def test_a_name_keeps_its_file_and_line_if_they_and_what_differs_have_room() -> None:
+    names = [f"p{n}/{'q' * 60}/file_of_module.py(10): function_of" for n in (12, 34)]
+    assert list(middles(names, 36).values()) == [
+        "p12/qqqqqqqqqqqqqq…(10): function_of",
+        "p34/qqqqqqqqqqqqqq…(10): function_of",
+    ]
+    assert all(
+        text.endswith("(10): function_of")
+        for most in range(30, 60)
+        for text in middles(names, most).values()
+    )
+    paths = [f"site-packages/of/{n}/{'q' * 60}/linear.py(10): forward" for n in (12, 34)]
+    assert list(middles(paths, 40).values()) == [
+        "site-p…f/12/qqqqq…linear.py(10): forward",
+        "site-p…f/34/qqqqq…linear.py(10): forward",
+    ]
+
+
+def test_the_beginning_goes_on_to_a_place_that_is_near() -> None:
+    names = [f"{'x' * 7}{number}{'q' * 60}_end" for number in (1, 2)]
+    assert list(middles(names, 12).values()) == ["xxxxxxx1qqq…", "xxxxxxx2qqq…"]
 
 
 def test_names_with_room_or_nothing_alike_are_as_before() -> None:
@@ -56,3 +95,4 @@ def test_texts_fit_and_begin_alike(texts: list[str], most: int) -> None:
         assert len(written) <= most
         assert text.startswith(written.partition("…")[0])
         assert written == text or "…" in written
+    assert most < 12 or len({*cut.values()}) == len(texts)
