@@ -165,17 +165,19 @@ class _Draft:
                 }
 
     def blocks(self) -> list[dict[str, int]]:
-        """Widths in tables that fit, each with the subject if there is room for it."""
+        """Widths in tables that fit: the first has the subject, others if there is room for it."""
         if not self._fits and self._columns[self._subject].can_be_cut:
             spare = self._width - (_total(self.widths) - self.widths[self._subject])
             least = min(self.widths[self._subject], _NARROWEST)
             self.widths[self._subject] = max(spare, least)
-        blocks: list[dict[str, int]] = [{}]
+        subject = {self._subject: self.widths[self._subject]}
+        blocks = [dict(subject)]
         for name, columns in self.widths.items():
-            if blocks[-1] and _total(blocks[-1] | {name: columns}) > self._width:
-                subject = {self._subject: self.widths[self._subject]}
+            if name == self._subject:
+                continue
+            if _total(blocks[-1] | {name: columns}) > self._width:
                 has_room = _total(subject | {name: columns}) <= self._width
-                blocks.append(subject if has_room and name != self._subject else {})
+                blocks.append(dict(subject) if has_room else {})
             blocks[-1][name] = columns
         return blocks
 

@@ -77,6 +77,13 @@ def test_a_column_that_was_named_is_never_left_out() -> None:
     assert all(name in text for name in ("total", "kernel", "stream", "3.000 us"))
 
 
+def test_the_first_block_has_what_rows_are_about_wherever_it_stands() -> None:
+    rows = WIDE.select("calls", "total_ns", "self_ns", "kernel_id", "name")
+    text = terminal.text(terminal.table(rows, 28, keep=rows.columns, main=MAIN), 28)
+    heads = [line.split() for line in text.splitlines() if line.endswith("name")]
+    assert heads == [["calls", "total", "name"], ["self", "id", "name"]]
+
+
 def test_run_and_rank_that_tell_rows_apart_stay() -> None:
     rows = WIDE.select(pl.Series("run", ["a", "a"]), pl.Series("rank", [0, 1]), pl.all())
     names, below = shown(rows, 40, main=MAIN)
@@ -136,6 +143,7 @@ def test_every_column_has_one_place_and_every_block_fits(
     chosen = layout(columns, width, Wishes(keep, main))
     in_blocks = {name for block in chosen.blocks for name in block}
     assert {*keep, *main[:1]} <= in_blocks
+    assert all(name in chosen.blocks[0] for name in main[:1])
     assert in_blocks | {*chosen.shared, *chosen.left_out} == {*columns}
     assert len(in_blocks) + len(chosen.shared) + len(chosen.left_out) == len(columns)
     assert all(sum(block.values()) + 2 * (len(block) - 1) <= width for block in chosen.blocks)
