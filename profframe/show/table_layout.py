@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from rich.cells import cell_len
@@ -27,7 +28,7 @@ _PAIRS: Final = (("from_", "to_"), ("base_", "other_"), ("source_", "target_"))
 """Beginnings of columns that say nothing without each other."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Column:
     """A column as it is shown."""
 
@@ -55,12 +56,12 @@ class Column:
         least = min(max(cell_len(" ".join(half)) for half in both) for both in halves)
         return max(least, self.width_of_cells)
 
-    @property
+    @cached_property
     def width_of_cells(self) -> int:
-        """Width of the widest cell."""
+        """Width of the widest cell; there may be many."""
         return max(map(cell_len, self.cells), default=0)
 
-    @property
+    @cached_property
     def value(self) -> str:
         """What all rows have; empty if they differ."""
         return self.cells[0].strip() if len({*self.cells}) == 1 else ""

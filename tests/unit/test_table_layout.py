@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from profframe.errors import AnswerError
 from profframe.query.catalogue import selects
 from profframe.query.division import ranked_by
 from profframe.query.header import Answer, parse
-from profframe.show import terminal
+from profframe.show import table_layout, terminal
 from profframe.show.table_layout import Column, Wishes, layout
 from profframe.trace.trace import Trace
 from tests.conftest import Run
@@ -147,6 +148,19 @@ def test_every_column_has_one_place_and_every_block_fits(
     assert in_blocks | {*chosen.shared, *chosen.left_out} == {*columns}
     assert len(in_blocks) + len(chosen.shared) + len(chosen.left_out) == len(columns)
     assert all(sum(block.values()) + 2 * (len(block) - 1) <= width for block in chosen.blocks)
+
+
+def test_a_cell_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = Counter[str]()
+
+    def measure(text: str) -> int:
+        measured[text] += 1
+        return cell_len(text)
+
+    monkeypatch.setattr(table_layout, "cell_len", measure)
+    columns = {name: Column("x", [f"{name}{row}" for row in range(9)], False) for name in "abcdef"}
+    layout(columns, 9, Wishes(keep=[*columns]))
+    assert {measured[f"{name}{row}"] for name in columns for row in range(9)} == {1}
 
 
 @pytest.mark.parametrize("select", selects(), ids=lambda select: select.name)
