@@ -99,7 +99,9 @@ def table(
         why = reason(frame) if why_empty is None else why_empty
         return Group(*parts, Text(no_rows(why), style="dim"))
     columns = {
-        name: Column(label, texts(frame, name), frame.schema[name].is_numeric(), name in whole)
+        name: Column(
+            units.visible(label), texts(frame, name), frame.schema[name].is_numeric(), name in whole
+        )
         for name, label in (headings_of(frame.columns) | dict(headings)).items()
         if name in frame.columns
     }
@@ -112,11 +114,12 @@ def table(
         labels = {name: columns[name].heading for name in columns if name in names.of}
         values = (f"{labels.get(name, name)}={_value(columns[name])}" for name in chosen.shared)
         label = "in all these rows" if frame.height > 1 else "also"
-        parts.append(Text(f"{label}: {', '.join(values)}", style="dim"))
+        parts.append(Text(units.visible(f"{label}: {', '.join(values)}"), style="dim"))
     if chosen.left_out:
         left_out = ", ".join(dict.fromkeys(map(names, chosen.left_out)))
         where = f" ({names.where})" if names.where else ""
-        parts.append(Text(f"not shown for lack of width: {left_out}{where}", style="dim"))
+        line = f"not shown for lack of width: {left_out}{where}"
+        parts.append(Text(units.visible(line), style="dim"))
     return Group(*parts)
 
 

@@ -119,6 +119,15 @@ def test_headings_are_in_two_lines_before_a_column_is_left_out() -> None:
     assert wider == lines, "a heading has more room only where that makes it one line"
 
 
+@pytest.mark.parametrize("width", [80, 14])
+@pytest.mark.parametrize("values", [(1, 1), (1, 2)])
+def test_names_of_columns_do_not_act_on_a_terminal(width: int, values: tuple[int, ...]) -> None:
+    rows = pl.DataFrame({"name": ["a", "b"], "of\x1b[31m": values, "at\x9bm_some_place": values})
+    text = terminal.text(terminal.table(rows, width), width)
+    assert "of\\x1b[31m" in text
+    assert text.replace("\n", "").isprintable()
+
+
 def test_what_is_left_out_is_named_by_the_columns_that_it_is_made_of() -> None:
     names = terminal.Names({"growth_share": "ratio", "also": "ratio"}, "profframe diff")
     rows = WIDE.select("name", growth_share=pl.Series([0.5, 0.25]), also=pl.Series([1, 2]))
