@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -145,9 +145,14 @@ def _block(columns: Mapping[str, Column], widths: Mapping[str, int], *, folds: b
 
 
 def _cut(cells: Sequence[str], width: int) -> list[str]:
-    """Texts that fit and stay unlike; those with wide characters are left to `rich`."""
+    """Texts that fit; those without wide characters stay unlike."""
     short = units.middles((text for text in cells if cell_len(text) == len(text)), width)
-    return [short.get(text, text) for text in cells]
+    return [short[text] if text in short else _cut_wide(text, width) for text in cells]
+
+
+def _cut_wide(text: str, width: int) -> str:
+    """A text with characters of two cells, or none."""
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
 def _value(column: Column) -> str:

@@ -128,6 +128,16 @@ def test_names_of_columns_do_not_act_on_a_terminal(width: int, values: tuple[int
     assert text.replace("\n", "").isprintable()
 
 
+@pytest.mark.parametrize("name", ["核" * 500, "x" + "核" * 500, "e\u0301" * 500])
+def test_a_value_of_wide_characters_is_cut_below_a_table(name: str) -> None:
+    rows = WIDE.with_columns(name=pl.lit(name), shared=pl.lit(name))
+    text = terminal.text(terminal.table(rows, 90, main=["owner_name"]), 90)
+    below = text.partition(SAME)[2].replace("\n", " ")
+    values = dict(part.split("=") for part in below.split(", "))
+    assert values["shared"].rstrip().endswith("…")
+    assert 59 <= cell_len(values["shared"].strip()) <= 60
+
+
 def test_what_is_left_out_is_named_by_the_columns_that_it_is_made_of() -> None:
     names = terminal.Names({"growth_share": "ratio", "also": "ratio"}, "profframe diff")
     rows = WIDE.select("name", growth_share=pl.Series([0.5, 0.25]), also=pl.Series([1, 2]))
