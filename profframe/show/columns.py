@@ -22,6 +22,7 @@ KEYS: Final = ("run", "rank")
 """Keys of a trace."""
 MOMENTS: Final = ("start_ns", "time_ns", "end_ns", "device_start_ns", "max_wait_start_ns")
 """Columns of points in time, on the clock of their trace."""
+_MOMENTS_OF_TRACES: Final = frozenset({"start_ns", "end_ns"})
 _DATES_FROM: Final = 10**18
 """From this value on, nanoseconds are a date, counted from 1970: no duration is 31 years long."""
 _EXPONENT_FROM: Final = 10**6
@@ -200,8 +201,9 @@ def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
         joined = frame.with_columns(pl.lit(starts["_start"].first()).alias("_start"))
     else:
         return frame
-    if "dur_ns" not in frame.columns:
-        moments = [n for n in moments if not (joined[n] == joined["_start"]).all()]
+    may_be_traces = {*moments} <= _MOMENTS_OF_TRACES and "dur_ns" not in frame.columns
+    if may_be_traces and "start_ns" in moments and (joined["start_ns"] == joined["_start"]).all():
+        return frame
     elapsed = pl.col(moments) - pl.col("_start").fill_null(0)
     return joined.with_columns(elapsed).drop("_start")
 

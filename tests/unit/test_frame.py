@@ -294,6 +294,14 @@ class TestTimes:
         rows = self.rows(run=["a"], rank=[0], start_ns=[1_700_000_000 * 10**9], n=[1])
         assert page(frame(rows, self.STARTS)).cells[1] == ["2023-11-14 22:13:20.000000000 UTC", "1"]
 
+    def test_moments_of_a_row_are_on_one_clock(self) -> None:
+        start = 1_700_000_000 * 10**9
+        keys = {"run": ["a"], "rank": [0], "start_ns": [start]}
+        of_trace = page(frame(self.rows(**keys, end_ns=[start + 5_000]), self.STARTS))
+        assert all(moment.endswith(" UTC") for moment in of_trace.cells[1])
+        of_event = page(frame(self.rows(**keys, device_start_ns=[start + 5_000]), self.STARTS))
+        assert of_event.cells[1] == ["0.000 us", "5.000 us"]
+
     def test_a_query_without_run_and_rank_has_them_where_there_is_one_trace(self) -> None:
         rows = pl.DataFrame({"time_ns": [1_700_000_000 * 10**9 + 1_000]})
         assert page(frame(rows, self.STARTS.head(1))).cells[1] == ["1.000 us"]
