@@ -29,15 +29,19 @@ owners AS (
     GROUP BY run, rank
 ),
 calls AS (
-    SELECT run, rank, arg_max(name, {'dur_ns': dur_ns, 'event_id': -event_id}) AS name, max(dur_ns) AS dur_ns
-    FROM events
-    WHERE inference_phase IN ('decode', 'verify', 'draft') AND is_call(kind)
+    SELECT run, rank, arg_max(name, {'idle_ns': idle_ns, 'event_id': -event_id}) AS name, max(idle_ns) AS idle_ns
+    FROM (
+        SELECT call.run, call.rank, call.event_id, call.name, least(call.idle_ns, bound.idle_ns) AS idle_ns
+        FROM events AS call
+        JOIN bound ON call.run = bound.run AND call.rank = bound.rank AND call.phase_id = bound.event_id
+        WHERE is_call(call.kind) AND call.idle_ns > 0
+    )
     GROUP BY run, rank
 )
 SELECT
     bound.run,
     bound.rank,
-    severity_of(sum(idle_ns), window_ns) AS severity,
+    severity_of(sum(bound.idle_ns), window_ns) AS severity,
     'Devices are idle for ' || claimed_part() || ' in ' || counted(count(*), 'decode step') || ' run as '
     || CASE WHEN count(*) = 1 THEN 'a graph' ELSE 'graphs' END
     || CASE
@@ -46,18 +50,18 @@ SELECT
         ELSE ''
     END
     || CASE
-        WHEN 2 * any_value(calls.dur_ns) > sum(idle_ns)
-            THEN '; one call of ' || shown(any_value(calls.name)) || ' takes ' || duration_text(any_value(calls.dur_ns))
+        WHEN 2 * any_value(calls.idle_ns) > sum(bound.idle_ns)
+            THEN '; for ' || duration_text(any_value(calls.idle_ns)) || ' in one call of ' || shown(any_value(calls.name))
         ELSE ''
     END AS finding,
-    strongest(event_id, idle_ns) AS evidence_events,
+    strongest(event_id, bound.idle_ns) AS evidence_events,
     count(*) AS events,
     list(event_id) AS changed_events,
     list(span(start_ns, span_end_ns)) AS claimed,
-    sum(idle_ns) AS claimed_ns,
+    sum(bound.idle_ns) AS claimed_ns,
     sum(examined_ns) AS claimed_of_ns,
     coalesce(getvariable('host_bound_decode_share'), 0.2) * sum(examined_ns) AS least_ns,
-    sum(idle_ns) AS estimated_gain_ns,
+    sum(bound.idle_ns) AS estimated_gain_ns,
     'time in these steps in which no device was busy' AS gain_basis,
     shown(any_value(owners.label)) AS "where"
 FROM bound
