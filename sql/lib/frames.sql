@@ -57,14 +57,16 @@ CASE
         OR contains('/' || replace(name, chr(92), '/'), '/' || library || '.py(')
 END;
 
--- is_wait: whether a Python frame is a function of Python's library that waits for another thread, process or connection.
+-- is_wait: whether a Python frame is a function of Python's library that waits for another thread, process or connection. Torch
+-- writes its files without a folder, other recorders with all of them.
 -- parameter name VARCHAR  name of the frame: `path/file.py(12): function`
 -- returns BOOLEAN  whether it is
 -- example: SELECT is_wait('threading.py(355): wait')
 CREATE OR REPLACE TEMP MACRO is_wait(name) AS
 regexp_matches(
     replace(name, chr(92), '/'),
-    '(?:^|/)(?:threading|queue|selectors|socket|ssl|subprocess|multiprocessing/\w+|concurrent/futures/\w+)\.py\(\d+\): '
+    '(?:^|/lib(?:64)?/python[\d.]+/|^[A-Za-z]:.*/Lib/)'
+    || '(?:threading|queue|selectors|socket|ssl|subprocess|multiprocessing/\w+|concurrent/futures/\w+)\.py\(\d+\): '
     || '(?:_?wait|wait_for|_wait_for_tstate_lock|acquire|join|get|_?poll|select|_?recv\w*|accept|result|_worker)$'
 );
 
