@@ -110,7 +110,9 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
         for name in declared.keys() & AS_TORCH.keys():
             if converted.get(name) is None:
                 converted[name] = AS_TORCH[name]()
-    if converted.get("into") is not None and converted.get("by") not in {None, "line"}:
+    into = converted.get("into")
+    goes_into = into is not None and into != declared["into"].default
+    if goes_into and converted.get("by") not in {None, "line"}:
         raise ParameterError(
             f"{answer.where}: into is about lines: by=line, not by={converted['by']}"
         )

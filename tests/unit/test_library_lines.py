@@ -42,6 +42,11 @@ def test_idle_time_is_the_same_with_libraries() -> None:
         load(LINES).idle(by="op", into="all")
 
 
+def test_no_library_can_be_named_with_other_groups() -> None:
+    with load(LINES).session() as trace:
+        assert trace.idle(by="op", into="none").equals(trace.idle(by="op"))
+
+
 @pytest.mark.parametrize(
     ("path", "arguments", "has_note"),
     [
