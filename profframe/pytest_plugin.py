@@ -161,16 +161,19 @@ class ProfileGate:
                     return
                 before = path if baseline is None else _trace(baseline)
                 message = _compared(now, limits, before, kernel_by)
+            if message and baseline is None:
+                message += self._hint()
         except ProfframeError as error:
             message = str(error)
         if message:
-            hint = self._hint() if baseline is None else ""
-            pytest.fail(f"profile_gate: {message}{hint}", pytrace=False)
+            pytest.fail(f"profile_gate: {message}", pytrace=False)
 
     def _hint(self) -> str:
         """How to write the baseline of this test alone; others may differ by a fault."""
-        folder = self._test.config.invocation_params.dir
-        module = os.path.relpath(self._test.path, folder)
+        try:
+            module = os.path.relpath(self._test.path, self._test.config.invocation_params.dir)
+        except ValueError:  # on another drive of Windows
+            module = str(self._test.path)
         name = f"{module}::{self._test.nodeid.partition('::')[2]}"
         return f"\nto accept it, write the baseline: pytest {OPTION}=write {shlex.quote(name)}"
 
@@ -210,11 +213,15 @@ def _trace(source: Any) -> Trace:
 def _compared(now: Trace, limits: Sequence[Limit], source: Path | Trace, kernel_by: str) -> str:
     """What is wrong, or ``""``; times of other work are not compared."""
     from profframe.comparisons import baseline
+    from profframe.errors import ParameterError, SourceError
 
     if isinstance(source, Path):
         if not source.exists():
             return f"there is no baseline {source}"
-        before = baseline.read(source)
+        try:
+            before = baseline.read(source)
+        except SourceError as error:
+            return str(error)
         if before.kernel_by != kernel_by:
             return f"{source} counts kernels by {before.kernel_by}, not {kernel_by}"
     else:
@@ -223,7 +230,11 @@ def _compared(now: Trace, limits: Sequence[Limit], source: Path | Trace, kernel_
     where = source if isinstance(source, Path) else "the baseline"
     if changes := baseline.count_changes(before.counts, baseline.counts(now, kernel_by)):
         return f"counts differ from {where}\n{_table(changes)}"
-    held = baseline.verdicts(limits, before.samples, baseline.samples(now, limits, kernel_by))
+    samples = baseline.samples(now, limits, kernel_by)
+    try:
+        held = baseline.verdicts(limits, before.samples, samples)
+    except ParameterError as error:
+        return str(error)
     broken = [one for one in held if one.is_broken and not _is_unjudged(one)]
     for one in filter(_is_unjudged, held):
         numbers = [len(side.values) for side in (one.measure.base, one.measure.other)]

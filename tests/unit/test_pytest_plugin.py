@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 
 import profframe
+from profframe.pytest_plugin import ProfileGate
 from tests import installed, needs
 from tests.places import ROOT
 
@@ -115,6 +116,7 @@ def test_a_missing_baseline_fails_and_names_the_option(session: Session, example
     [
         ("nope.json.gz", "", "nope.json.gz: no such file"),
         (None, "step=slow", "a limit is a percentage"),
+        (None, "stap=20%", "no metric named 'stap'"),
     ],
 )
 def test_wrong_input_is_a_message_without_frames(
@@ -124,6 +126,20 @@ def test_wrong_input_is_a_message_without_frames(
     assert code == 1
     assert f"profile_gate: {message}" in output
     assert "profframe/" not in output
+    assert WRITE not in output
+
+
+def test_a_module_on_another_drive_has_its_whole_path(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: object) -> str:
+        raise ValueError("path is on mount 'D:', start on mount 'C:'")
+
+    monkeypatch.setattr(os.path, "relpath", fail)
+    gate = ProfileGate(request.node, is_writing=False)
+    with pytest.raises(pytest.fail.Exception) as raised:
+        gate.check(written(tmp_path / "a.json.gz", [1000]), "no baseline")
+    assert f"{WRITE} {request.path}::" in str(raised.value)
 
 
 def test_counts_are_exact_and_changes_are_a_table(session: Session, tmp_path: Path) -> None:
@@ -166,6 +182,7 @@ def test_times_are_judged_by_the_limit_and_against_noise(session: Session, tmp_p
     assert session(SAVED, TRACE=slower, LIMITS="")[0] == 0  # without a limit no time counts
     code, output = session(SAVED, TRACE=before, LIMITS="step=10% op:aten::mm=5%")
     assert (code, "the baseline has no samples of op:aten::mm" in output) == (1, True)
+    assert f"to accept it, write the baseline: pytest {WRITE}" in output
 
 
 def test_one_sample_is_said_not_to_be_judged(session: Session, tmp_path: Path) -> None:
