@@ -22,7 +22,8 @@ from profframe.show.device_time import (
 
 _MOST_WHOLE: Final = 2
 """Maximum runs whose time is told class by class."""
-_OF_EACH: Final = "of the time of each run; runs are not averaged"
+_WITH_ALL_CLASSES: Final = -2
+"""Where the texts of `time_texts` end that name all classes."""
 
 
 def time_of_each(
@@ -43,18 +44,40 @@ def time_of_each(
         return tuple(text for part in parts.values() for text in time_texts(part, overview, idle))
     if not parts:
         return ()
+    if len(parts) == 1:
+        ((run, part),) = parts.items()
+        texts = time_texts(part, overview.filter(pl.col("run") == run), idle)
+        return tuple(f"{_name(run)}: {text}" for text in texts)
     ranges = [
         _range("idle", {run: part.share(part.idle_ns) for run, part in parts.items()}),
         _range("compute", {run: part.share(part.compute_ns) for run, part in parts.items()}),
     ]
-    short = [f"{text} {_OF_EACH}" for text in (", ".join(ranges), ranges[0])]
+    of = _of_each(len(parts), overview["run"].n_unique())
+    short = (*(f"{text} {of}" for text in (", ".join(ranges), ranges[0])), ranges[0])
     if len(parts) > _MOST_WHOLE:
-        return (*short, ranges[0])
-    whole = (
-        f"{_name(run)}: {time_texts(part, overview.filter(pl.col('run') == run))[-3]}"
-        for run, part in parts.items()
+        return short
+    of_runs = zip(
+        *(time_texts(p, overview.filter(pl.col("run") == run)) for run, p in parts.items()),
+        strict=True,
     )
-    return ("; ".join(whole), *short, ranges[0])
+    whole = (
+        "; ".join(f"{_name(run)}: {text}" for run, text in zip(parts, texts, strict=True))
+        for texts in [*of_runs][:_WITH_ALL_CLASSES]
+    )
+    return (*whole, *short)
+
+
+def _of_each(number: int, runs: int) -> str:
+    """What shares of runs are of, and how many runs have none.
+
+    Examples
+    --------
+    >>> _of_each(3, 4)
+    'of the time of 3 of 4 runs (the others have no device work)'
+    """
+    if number == runs:
+        return "of the time of each run; runs are not averaged"
+    return f"of the time of {number:,} of {runs:,} runs (the others have no device work)"
 
 
 def _range(name: str, shares: Mapping[object, float]) -> str:
@@ -78,10 +101,19 @@ def steps_of_each(steps: pl.DataFrame) -> tuple[str, ...]:
     return _fewer([f"{_name(run)} {text}" for run, text in means.items()])
 
 
-def work_of_each(categories: pl.DataFrame) -> tuple[str, ...]:
-    """Categories of what ran on the devices: of a single run, or the largest of each."""
+def work_of_each(categories: pl.DataFrame, runs: int = 1) -> tuple[str, ...]:
+    """Categories of what ran on the devices: of a single run, or the largest of each.
+
+    Parameters
+    ----------
+    categories
+        Rows of the answer `kernel_categories`.
+    runs
+        Number of runs, also of those without device work: one of several is named.
+    """
     if categories.is_empty() or categories["run"].n_unique() == 1:
-        return kernel_texts(categories)
+        run = f"{_name(categories['run'][0])}: " if runs > 1 and categories.height else ""
+        return tuple(f"{run}{text}" for text in kernel_texts(categories))
     rows = with_copies_apart(categories.drop_nulls("total_ns"))
     return most_of_each(rows.select("run", "category", "total_ns"))
 

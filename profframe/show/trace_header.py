@@ -166,7 +166,7 @@ def first_lines(opening: TraceHeader) -> Iterator[tuple[str, tuple[str, ...]]]:
         return
     yield "time", time_of_each(opening.breakdown, opening.overview, opening.idle)
     yield "pace", _pace(opening.steps)
-    yield opening.work, work_of_each(opening.categories)
+    yield opening.work, work_of_each(opening.categories, opening.overview["run"].n_unique())
     yield PHASES, _phases(opening.phases)
     yield "mfu", _mfu(opening.mfu)
     yield "memory", memory_texts(opening.memory_peak)

@@ -81,7 +81,7 @@ def test_steps_of_one_program_are_not_the_time_of_all(tmp_path: Path, run: Run) 
     lines = labelled(printed := run(tmp_path)[1])
     assert ": 2 runs, 2 traces, 0 to 2 steps each, " in first_lines(printed)[0]
     assert lines["time"][0].split("; ") == [
-        "a: compute 30.0 %, idle 70.0 % of 100.000 us per step",
+        "a: compute 30.0 %, idle 70.0 % of 100.000 us per step, the mean of 2",
         "b: compute 46.2 %, idle 53.8 % of 130.000 us on the devices",
     ]
     assert lines["kernels"] == ["a gemm 100.0 %, b gemm 100.0 %"]
@@ -96,6 +96,38 @@ def test_programs_are_listed_and_not_averaged(tmp_path: Path, run: Run) -> None:
         "idle 63.6 % (c) to 70.0 % (a), compute 30.0 % (a) to 36.4 % (c) of the time of each run; "
         "runs are not averaged"
     )
+
+
+def host_only(path: Path) -> Path:
+    return written(path, [("cpu_op", "aten::mm", 9, 0, 40, {})], deviceProperties=None)
+
+
+def test_runs_without_devices_are_counted(tmp_path: Path, run: Run) -> None:
+    for name in "abc":
+        written(tmp_path / f"{name}.json", program(1, 0, steps=2))
+    host_only(tmp_path / "host.json")
+    assert labelled(run(tmp_path)[1])["time"] == [
+        "idle 70.0 %, compute 30.0 % of the time of 3 of 4 runs (the others have no device work)"
+    ]
+
+
+def test_the_only_run_with_devices_is_named(tmp_path: Path, run: Run) -> None:
+    written(tmp_path / "a.json", program(1, 0, steps=2))
+    host_only(tmp_path / "host.json")
+    lines = labelled(run(tmp_path)[1])
+    (time,) = lines["time"]
+    assert time.startswith("a: compute 30.0 %, idle 70.0 % ")
+    assert time.endswith(" of 100.000 us per step, the mean of 2")
+    assert lines["kernels"] == ["a: gemm 100.0 %"]
+
+
+def test_two_runs_say_of_how_many_steps_and_devices(tmp_path: Path) -> None:
+    other: Slice = ("kernel", "sgemm", 0, 80, 70, {"device": 1, "stream": 7})
+    written(tmp_path / "a.json", program(1, 0, steps=2))
+    written(tmp_path / "b.json", [*program(2, 0), other])
+    (time,) = [line for line in str(load(tmp_path)).splitlines() if line.startswith("  time")]
+    assert "70.0 % of 100.000 us per step, the mean of 2; b: " in time
+    assert "; idle is when none of the 2 devices works" in time
 
 
 def test_a_mean_says_of_how_many_ranks_and_steps(tmp_path: Path) -> None:
