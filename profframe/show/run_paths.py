@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 NUMBERED: Final = re.compile(r"(.+)\.\d+")
 """Matches the name of a run that got a number, because another run has the same name."""
+_MOST_NAMED: Final = 6
+"""Maximum runs in a note below a table."""
+_ALL: Final = 'profframe sql TRACE "SELECT run, source FROM traces"'
+"""The command that lists all of them."""
 
 
 def run_paths(traces: pl.DataFrame) -> Mapping[str, str]:
@@ -33,15 +37,22 @@ def run_paths(traces: pl.DataFrame) -> Mapping[str, str]:
     firsts = traces.unique("run", keep="first", maintain_order=True).select("run", "source")
     sources = {str(run): str(source) for run, source in firsts.iter_rows()}
     groups: dict[str, list[str]] = {}
-    for run in sources:
+    for run, source in sources.items():
         match = NUMBERED.fullmatch(run)
-        groups.setdefault(match[1] if match and match[1] in sources else run, []).append(run)
+        is_numbered = match and match[1] in sources and not _has_name_of_file(run, source)
+        groups.setdefault(match[1] if match and is_numbered else run, []).append(run)
     paths: dict[str, str] = {}
     for runs in groups.values():
         ends = shortest_ends([sources[run] for run in runs])
         if len(runs) > 1 and len({*ends}) == len(runs):
             paths |= zip(runs, map(visible, ends), strict=True)
     return paths
+
+
+def _has_name_of_file(run: str, source: str) -> bool:
+    """Whether a run with a number at its end is called as its file: ``net.2`` of ``net.2.json``."""
+    file = source.replace("\\", "/").rpartition("/")[2]
+    return file.startswith(run) and not file[len(run) :][:1].isdecimal()
 
 
 def shortest_ends(paths: Sequence[str]) -> list[str]:
@@ -80,4 +91,8 @@ def note_of_paths(rows: pl.DataFrame, traces: pl.DataFrame) -> str:
     paths = run_paths(traces)
     shown = rows["run"].unique(maintain_order=True).to_list()
     named = [f"{visible(run)} is {paths[run]}" for run in shown if run in paths]
-    return "; ".join(named) if len(shown) > 1 else ""
+    if len(shown) < 2:
+        return ""
+    if (rest := len(named) - _MOST_NAMED) > 0:
+        named = [*named[:_MOST_NAMED], f"{rest:,} more by {_ALL}"]
+    return "; ".join(named)

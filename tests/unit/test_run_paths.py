@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from profframe import load
-from profframe.show.run_paths import run_paths
+from profframe.show.run_paths import note_of_paths, run_paths
 from tests.conftest import Run
 from tests.unit.test_opening import written
 
@@ -50,3 +50,19 @@ def test_names_that_differ_need_no_paths(tmp_path: Path, run: Run) -> None:
 def test_numbers_in_names_of_files_are_not_numbers_of_runs() -> None:
     rows = pl.DataFrame({"run": ["a.1", "b"], "source": ["/x/a.1.json", "/x/b.json"]})
     assert not run_paths(rows)
+
+
+def test_a_number_of_a_file_is_none_beside_the_file_without_it() -> None:
+    runs = ["net", "net.2", "net.10", "net.1"]
+    source = [*(f"/x/{run}.json" for run in runs[:3]), "/y/net.json"]
+    paths = run_paths(pl.DataFrame({"run": runs, "source": source}))
+    assert paths == {"net": "x/net.json", "net.1": "y/net.json"}
+
+
+def test_a_note_about_many_runs_names_some() -> None:
+    runs = ["t", *(f"t.{number}" for number in range(1, 30))]
+    traces = pl.DataFrame({"run": runs, "source": [f"/x/{run}/t.json" for run in runs]})
+    note = note_of_paths(traces, traces)
+    assert note.startswith("t is t/t.json; t.1 is t.1/t.json; ")
+    assert note.count(" is ") == 6
+    assert note.endswith('; 24 more by profframe sql TRACE "SELECT run, source FROM traces"')
