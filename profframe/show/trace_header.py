@@ -286,12 +286,22 @@ def _cut(finding: str, where: str, room: int | None) -> str:
 
 
 def _whole_clauses(finding: str, room: int) -> str:
-    """The clauses that fit, or else the words: cut within a clause, it loses its point."""
-    begin = finding[: room - 1]
-    ends = [match.start() for match in re.finditer(r"[,;:] ", finding[: room - 1])]
+    """The clauses that fit, or else the words: cut within a clause, it loses its point.
+
+    Examples
+    --------
+    >>> _whole_clauses("Devices are idle for 16 of 35 ms per step (45 %), in 3 gaps", 46)
+    'Devices are idle for 16 of 35 ms per step …'
+    >>> _whole_clauses("Devices are idle", 0)
+    '…'
+    """
+    begin = finding[: max(room - 1, 0)]
+    whole = begin[: begin.rfind("(")] if begin.rfind("(") > begin.rfind(")") else begin
+    ends = [match.start() for match in re.finditer(r"[,;:] ", whole)]
     if ends and 2 * ends[-1] >= room:
-        return f"{begin[: ends[-1]]} …"
-    return begin.rpartition(" ")[0].rstrip(" ,;:") + " …" if " " in begin else f"{begin}…"
+        return f"{whole[: ends[-1]]} …"
+    words = whole.rpartition(" ")[0].rstrip(" ,;:")
+    return f"{words} …" if words else f"{begin}…"
 
 
 def _of_events(summary: Summary, span_ns: int) -> str:

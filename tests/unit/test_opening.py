@@ -195,6 +195,13 @@ def test_a_finding_takes_one_line(width: int, first: trace_header.TraceHeader) -
     assert "…/train.py(3): f" in printed or width < 160
 
 
+@pytest.mark.parametrize("width", [68, 70, 76])
+def test_a_finding_is_cut_before_a_bracket(width: int, first: trace_header.TraceHeader) -> None:
+    text = "Devices are idle for 16 ms of each step (45 % of its time) in 3 gaps"
+    (line,) = labelled(text_of(findings(first, (text, 5_000, [0])), width))["gain"]
+    assert line == "5.000 us  Devices are idle for 16 ms of each step …"
+
+
 def test_a_name_of_a_file_does_not_take_the_line(first: trace_header.TraceHeader) -> None:
     path = "folder/" * 40 + "trace\x1b[31m.json"
     lines = text_of(first, 100, path).splitlines()
