@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from profframe.cli.output import OutputOptions
 from profframe.cli.rank_means import has_several_ranks
+from profframe.cli.shell import shell_word
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,7 +63,7 @@ class Ranking:
         made_of = {
             name: [shown for shown, own in names.items() if own == name] for name in names.values()
         }
-        words = "".join(f" -p {name}={value}" for name, value in self.parameters.items())
+        words = "".join(f" -p {shell_word(f'{n}={v}')}" for n, v in self.parameters.items())
         return terminal.ranking(
             self.rows,
             top,

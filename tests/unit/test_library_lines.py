@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from profframe import load
+from profframe.cli.rankings import Ranking
 from profframe.errors import ParameterError
+from profframe.show import compact_tables, terminal
 from tests.conftest import ROOT, Run
 
 STACKS = ROOT / "examples" / "cpu_training_stack.json.gz"
@@ -91,6 +93,18 @@ def test_show_has_idle_time_by_lines_of_a_library(run: Run) -> None:
     code, _, error = run(STACKS, "--into", "torch")
     assert code == 0
     assert error.startswith("warning: --into: no device work")
+
+
+def test_show_proposes_a_command_that_a_shell_reads() -> None:
+    library = "my $(rm) lib\x1b[31m"
+    with load(ONE_LINE).session() as trace:
+        lines = compact_tables.owners(trace.idle(by="line", into=library), "(no line)")
+    parameters = {"by": "line", "into": library}
+    ranking = Ranking("Idle time", lines, "idle", parameters=parameters)
+    printed = terminal.text(ranking.part(5, 40), 40)
+    assert "\x1b" not in printed
+    typed = " ".join(printed.split())
+    assert r"profframe answer idle -p by=line -p $'into=my $(rm) lib\x1b[31m'" in typed
 
 
 @pytest.mark.parametrize(
