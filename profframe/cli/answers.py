@@ -162,7 +162,7 @@ def answer(
         )
     trace = terms.apply(part.apply(load(sources, facts=facts), sources))
     if spread:
-        show = partial(output.emit, readable=output.of_parts(trace))
+        show = partial(output.emit, readable=output.of_parts(trace), answer=name)
         arranged = show if analysis is None else lambda rows: show(arrangement.of_frame(name, rows))
         return spread.ask(trace, question, name, output, arranged)
     keep = _words({key: value for key, value in given.items() if key != "per"})
@@ -200,7 +200,14 @@ def _emit(
     shown = _with_paths(rows, trace, output)
     readable = output.of(trace)
     output.emit(
-        shown, readable=readable, top=top, keep=keep, main=main, metrics=metrics, title=title
+        shown,
+        readable=readable,
+        top=top,
+        keep=keep,
+        main=main,
+        metrics=metrics,
+        title=title,
+        answer=name,
     )
 
 

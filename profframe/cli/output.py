@@ -139,6 +139,7 @@ class OutputOptions:
         main: Sequence[str] = (),
         metrics: Callable[[pl.DataFrame], str] | None = None,
         title: str = "",
+        answer: str = "",
     ) -> None:
         """Write a frame, or its wanted columns, to the file or to stdout.
 
@@ -146,7 +147,8 @@ class OutputOptions:
         most ``top`` rows, as ``readable`` makes them, which has the ``main`` columns and those to
         ``keep`` if not all fit.
         ``comment`` gives it as Markdown. With ``chooses`` both have only the wanted columns.
-        ``metrics`` gives it as OpenMetrics. ``title`` is a line above the rows.
+        ``metrics`` gives it as OpenMetrics. ``title`` is a line above the rows;
+        below them the words of ``answer`` are explained, if they are from it.
         """
         from profframe.show import columns, terminal
         from profframe.show.comment import rows_table
@@ -163,7 +165,7 @@ class OutputOptions:
             shown = readable(first) if readable else self._short(first)
             names = self.columns or columns.informative(shown, keys_of=frame)
             rows = shown.select(names)
-            notes = [*footnotes(rows, of_shares(docs_of(frame)))]
+            notes = [*footnotes(rows, of_shares(docs_of(frame)), answer)]
             kept = {*keep, *self.columns}
             human = functools.partial(
                 terminal.table,

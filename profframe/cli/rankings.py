@@ -44,13 +44,11 @@ class Ranking:
     explains: bool = True
     """Whether words in it are explained, and not in a table above."""
 
-    @property
-    def notes(self) -> list[tuple[str, str]]:
-        """What is said below it, by column."""
+    def notes(self, shown: pl.DataFrame) -> Iterator[tuple[str, str]]:
+        """What is said below the rows that are shown, by column."""
         from profframe.show.footnotes import footnotes
 
-        notes = footnotes(self.rows, self.shares)
-        return [(name, note) for name, note in notes if self.explains or name in self.shares]
+        return footnotes(shown, self.shares, self.answer if self.explains else "")
 
     def part(self, top: int, width: int | None) -> RenderableType:
         """The first rows as a table."""

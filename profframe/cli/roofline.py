@@ -89,7 +89,7 @@ def roofline(
     title, main = f"Roofline by {per}", resolve("roofline", {})[0].main
     headline = Text(compact_tables.roofline_headline(rows, trace.devices))
     first = output.of(trace)(compact_tables.roofline(rows))
-    notes = footnotes(first, of_shares(docs_of(rows)))
+    notes = partial(footnotes, shares=of_shares(docs_of(rows)))
     table = terminal.ranking(first, top, output.width, title, main=main, notes=notes)
     output.echo(headline, table)
     return 0

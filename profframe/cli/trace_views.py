@@ -313,7 +313,7 @@ def _path_tables(result: ShownPath, top: int, output: OutputOptions) -> list[Ren
             top,
             width,
             "What takes longest on the path",
-            notes=[("share", f"%: {_OF_PATH['share']}")],
+            notes=partial(footnotes, shares=_OF_PATH),
         ),
     ]
     if result.rank is None:
@@ -389,12 +389,13 @@ def _blame_tables(
     from profframe.show.footnotes import footnotes
 
     above = [visible(heading(one))] if one else []
+    notes = partial(footnotes, shares=_OF_PART)
     if not rows.height:
         return [Text("\n".join((*above, terminal.no_rows(why_empty(rows)))))]
     return [
         Text("\n".join((*above, shown.headline(rows), *shown.sentences(rows)))),
         *(
-            terminal.ranking(table, top, output.width, title, notes=footnotes(table, _OF_PART))
+            terminal.ranking(table, top, output.width, title, notes=notes)
             for title, table in shown.parts(rows, full_names=output.full_names)
         ),
     ]

@@ -12,39 +12,48 @@ from profframe.show.columns import heading, unit_by_name
 if TYPE_CHECKING:
     import polars as pl
 
+_CAUSES: Final = MappingProxyType(
+    {
+        "host_wait": "the next work was launched only after the gap began; a launch that takes "
+        "long is in it",
+        "sync": "the stream waited for another stream",
+        "kernel_wait": "the usual delay between two kernels",
+        "other": "launched before the gap, or its launch is not in the trace, and nothing "
+        "recorded says what it waited for: record the calls of the host too, or a step before "
+        "(torch: also enable_cuda_sync_events), or look for other processes on the device",
+        "unrecorded": "work was launched that is not in the trace and may have run then: "
+        "profile fewer steps at once",
+    }
+)
+_PHASES: Final = MappingProxyType(
+    {
+        "mixed": "prefill and decode in one batch",
+        "draft": "the small model of speculative decoding",
+        "verify": "the large model checks what the small one wrote",
+        "dummy": "steps without requests",
+    }
+)
 COLUMNS: Final = MappingProxyType(
     {
-        "held_up_ns": "what the job would gain if the rank came with the others",
-        "shared_ns": "its part of what several late ranks cost together",
-        "excess": "what took it longer than the rank before it",
-        "mean_wait_ns": "how long it waits for others itself; a late rank waits the least",
+        "stragglers": {
+            "held_up_ns": "what the job would gain if the rank came with the others",
+            "shared_ns": "its part of what several late ranks cost together",
+            "excess": "what took it longer than the rank before it",
+            "mean_wait_ns": "how long it waits for others itself; a late rank waits the least",
+        },
     }
 )
-"""Columns whose headings need words, by name."""
+"""Columns whose headings need words, by answer and name: elsewhere a name means something else."""
 VALUES: Final = MappingProxyType(
     {
-        "cause": {
-            "host_wait": "the host had not launched the next work yet",
-            "sync": "the stream waited for another stream",
-            "kernel_wait": "the usual delay between two kernels",
-            "other": "launched before the gap, or its launch is not in the trace, and nothing "
-            "recorded says what it waited for: record more (enable_cuda_sync_events, a step before)"
-            ", or look for other processes on the device",
-            "unrecorded": "work was launched that is not in the trace and may have run then: "
-            "profile fewer steps at once",
-        },
-        "phase": {
-            "mixed": "prefill and decode in one batch",
-            "draft": "the small model of speculative decoding",
-            "verify": "the large model checks what the small one wrote",
-            "dummy": "steps without requests",
-        },
+        "idle": {"cause": _CAUSES},
+        "gaps": {"cause": _CAUSES},
+        "phases": {"phase": _PHASES},
+        "graph_layers": {"phase": _PHASES},
     }
 )
-"""Values that need words, by the column that has them."""
+"""Values that need words, by answer and the column that has them."""
 _OUTSIDE: Final = "a row without one is work that was launched in no annotation"
-_IDLE: Final = ("idle_ns", "dur_ns")
-"""Columns beside a cause of idle time: other causes have other words."""
 _NAME: Final = re.compile(r"\b[a-z]+(?:_[a-z0-9]+)+\b")
 
 
@@ -70,7 +79,9 @@ def _plain(doc: str, columns: Collection[str]) -> str:
     return _NAME.sub(lambda m: f'"{heading(m[0])}"' if m[0] in columns else m[0], text)
 
 
-def footnotes(frame: pl.DataFrame, shares: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def footnotes(
+    frame: pl.DataFrame, shares: Mapping[str, str], answer: str = ""
+) -> Iterator[tuple[str, str]]:
     """Notes on a table, each with the column that it is about.
 
     Parameters
@@ -79,15 +90,20 @@ def footnotes(frame: pl.DataFrame, shares: Mapping[str, str]) -> Iterator[tuple[
         Rows as they are shown.
     shares
         What its percentages are of, by column.
+    answer
+        The answer that they are from; without it, no other word is explained.
     """
-    for name in frame.columns:
-        if text := shares.get(name) or COLUMNS.get(name):
+    import polars as pl
+
+    columns, values = COLUMNS.get(answer, {}), VALUES.get(answer, {})
+    for name, dtype in frame.schema.items():
+        if text := shares.get(name) or columns.get(name):
             yield name, f"{heading(name)}: {text}"
-        if name == "name" and "calls" in frame.columns and _has_work_outside(frame):
+        if name == "name" and answer == "annotations" and _has_work_outside(frame):
             yield name, f"{heading(name)}: {_OUTSIDE}"
-        if name in VALUES and (name != "cause" or any(of in frame.columns for of in _IDLE)):
+        if name in values and dtype == pl.String:
             shown = {*frame[name].to_list()}
-            words = ((word, text) for word, text in VALUES[name].items() if word in shown)
+            words = ((word, text) for word, text in values[name].items() if word in shown)
             yield from ((name, f"{word}: {text}") for word, text in words)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -180,9 +180,12 @@ def ranking(
     keep: Collection[str] = (),
     main: Sequence[str] = (),
     names: Names = AS_THEY_ARE,
-    notes: Iterable[tuple[str, str]] = (),
+    notes: Callable[[pl.DataFrame], Iterable[tuple[str, str]]] = lambda _: (),
 ) -> RenderableType:
-    """The first rows of a sorted answer, with the columns that matter most on the left."""
+    """The first rows of a sorted answer, with the columns that matter most on the left.
+
+    ``notes`` makes those on the rows and columns that are shown.
+    """
     more = f" (top {top:,} of {frame.height:,})" if frame.height > top else ""
     first = without_constant_keys(frame).head(top)
     first = first.select(one.name for one in first if one.null_count() < first.height)
@@ -191,9 +194,8 @@ def ranking(
         if {name, anchor} <= {*order}:
             order.remove(name)
             order.insert(order.index(anchor) + 1, name)
-    return table(
-        first.select(order), width, title + more, keep=keep, main=main, names=names, notes=notes
-    )
+    shown = first.select(order)
+    return table(shown, width, title + more, keep=keep, main=main, names=names, notes=notes(shown))
 
 
 def notes(quality: pl.DataFrame, width: int | None) -> RenderableType:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import polars as pl
 import pytest
 
@@ -36,15 +38,27 @@ def test_tables_of_the_first_screen_say_what_percentages_are_of(run: Run) -> Non
     assert len(with_shares) > 5
     assert all("%: " in table for table in with_shares)
     assert sum("mixed: prefill and decode in one batch" in table for table in tables) == 1
-    assert sum("host_wait: the host had not launched" in table for table in tables) == 1
+    assert sum("host_wait: the next work was launched only after" in table for table in tables) == 1
 
 
-def test_a_cause_of_something_else_has_other_words() -> None:
-    rows = pl.DataFrame({"cause": ["other"], "cost_ns": [1]})
+def test_words_of_an_answer_are_explained_below_its_rows_alone(run: Run) -> None:
+    rows = pl.DataFrame({"cause": ["other"], "idle_ns": [1]})
     assert not [*footnotes(rows, {})]
-    (note,) = footnotes(rows.rename({"cost_ns": "idle_ns"}), {})
+    (note,) = footnotes(rows, {}, "idle")
     assert note[0] == "cause"
     assert note[1].startswith("other: launched before the gap, or its launch is not in the trace")
+    means = pl.DataFrame({"mean_wait_ns": [1]})
+    assert [name for name, _ in footnotes(means, {}, "stragglers")] == ["mean_wait_ns"]
+    assert not [*footnotes(means, {}, "input_balance")]
+    printed = run("sql", "examples/gpu_training.json.gz", "SELECT 'other' AS cause, 1 AS dur_ns")[1]
+    assert "other:" not in printed
+
+
+def test_values_that_are_no_texts_have_no_words(run: Run) -> None:
+    assert not [*footnotes(pl.DataFrame({"cause": [["other"]]}), {}, "idle")]
+    code, printed, error = run("sql", "examples/gpu_training.json.gz", "SELECT [1] AS phase")
+    assert (code, error) == (0, "")
+    assert "[1]" in printed
 
 
 def test_a_row_without_a_name_and_calls_has_words() -> None:
@@ -56,9 +70,18 @@ def test_a_row_without_a_name_and_calls_has_words() -> None:
 
 def test_a_note_on_a_column_that_is_not_shown_is_not_shown() -> None:
     rows = pl.DataFrame({"name": ["x" * 30, "y" * 30], "self_share": [0.5, 0.25]})
-    notes = [("self_share", "self %: of all")]
+    notes = partial(footnotes, shares={"self_share": "of all"})
     assert "self %: of all" in text(ranking(rows, 2, 80, "", notes=notes), 80)
     assert "self %: of all" not in text(ranking(rows, 2, 24, "", notes=notes), 24)
+    unknown = rows.with_columns(self_share=pl.lit(None, pl.Float64))
+    assert "self %" not in text(ranking(unknown, 2, 80, "", notes=notes), 80)
+
+
+def test_a_word_below_the_rows_that_are_shown_has_no_note() -> None:
+    rows = pl.DataFrame({"cause": ["sync", "other"], "idle_ns": [2, 1]})
+    notes = partial(footnotes, shares={}, answer="idle")
+    assert "other: " in text(ranking(rows, 2, 80, "", notes=notes), 80)
+    assert "other: " not in text(ranking(rows, 1, 80, "", notes=notes), 80)
 
 
 @pytest.mark.parametrize("answer", catalogue(), ids=lambda answer: answer.name)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from profframe.schema import CHECKS, quality_rows
+from profframe.show.footnotes import footnotes
 from profframe.show.quality_text import sentence
 from tests.conftest import Run
 from tests.unit.test_opening import first_lines, labelled, written
@@ -53,3 +55,10 @@ def test_what_happens_often_says_what_to_do() -> None:
     )  # fmt: skip
     assert not [name for name in often if not CHECKS[name].remedy]
     assert not [c.name for c in CHECKS.values() if c.remedy and not c.remedy.endswith(".")]
+
+
+def test_what_to_do_about_launches_that_lack_fits_profilers_that_record_devices_alone() -> None:
+    what_to_do = CHECKS["kernel_without_launch"].remedy
+    assert "Record the calls of the host too, or a step before" in what_to_do
+    (note,) = footnotes(pl.DataFrame({"cause": ["other"]}), {}, "idle")
+    assert "record the calls of the host too, or a step before" in note[1]
