@@ -273,9 +273,9 @@ def counters_by_op(
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, op or kernel, device, counter, series), by run, rank, the first
-        slice of the op or kernel, then in this. Columns: ``run rank op kernel device counter series
-        unit mean_value total min_value max_value matched_by ops ranges slices total_ns covered_ns
+        One row per (run, rank, op or kernel, device, counter, series), by run, rank, its first
+        slice, device, counter, series. Columns: ``run rank op kernel device counter series unit
+        mean_value total min_value max_value matched_by ops ranges slices total_ns covered_ns
         samples beside_share``.
     """
     return answer(
@@ -331,9 +331,9 @@ def energy(
         step_ns sampled_ns samples``.
 
         With ``per=op|kernel``: the energy of ops or kernels, and of idle time, by samples of the
-        device's power. One row per (run, rank, device, counter, series, part, name), by run, rank,
-        device, counter, series, the largest share first,. Columns: ``run rank device counter series
-        part name energy_j estimated_j share slices measured samples sampled_ns``.
+        device's power. One row per (run, rank, device, counter, series, part, name), by run to
+        series, the largest share first, then by part, name. Columns: ``run rank device counter
+        series part name energy_j estimated_j share slices measured samples sampled_ns``.
     """
     return answer(
         self,
@@ -1316,8 +1316,8 @@ def op_kernels(
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, name, kind, launch_site, input_dims, sequence), the largest
-        device_ns first, then by run, rank,. Columns: ``run rank name kind launch_site input_dims
+        One row per (run, rank, name, kind, launch_site, input_dims, sequence), largest device_ns
+        first, by run, rank, first_event_id. Columns: ``run rank name kind launch_site input_dims
         sequence kernels calls device_ns total_ns mean_op_delay_ns p50_op_delay_ns p90_op_delay_ns
         max_op_delay_ns mean_runtime_delay_ns p50_runtime_delay_ns p90_runtime_delay_ns
         max_runtime_delay_ns first_event_id``.
@@ -1449,11 +1449,11 @@ def phases(
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, phase, execution, is_warmup), by run, rank, first start; with `per`
-        also by batch, or one per. Columns: ``run rank phase execution is_warmup batch name event_id
-        start_ns calls mean_batch tokens prefill_tokens decode_tokens host_ns span_ns p50_span_ns
-        max_span_ns step_ns p50_step_ns max_step_ns device_start_ns device_window_ns lag_ns
-        tokens_per_s kernels graphs device_ns graph_share busy_ns idle_ns idle_share
+        One row per (run, rank, phase, execution, is_warmup), with `per` also per batch or
+        occurrence, by run, rank, first start. Columns: ``run rank phase execution is_warmup batch
+        name event_id start_ns calls mean_batch tokens prefill_tokens decode_tokens host_ns span_ns
+        p50_span_ns max_span_ns step_ns p50_step_ns max_step_ns device_start_ns device_window_ns
+        lag_ns tokens_per_s kernels graphs device_ns graph_share busy_ns idle_ns idle_share
         communication_ns exposed_communication_ns known_share roofline_share``.
     """
     return answer(self, "phases", per=per, sort=sort, top=top, columns=columns, each=each, on=on)
@@ -1551,8 +1551,8 @@ def python_lines(
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, name), by run and rank, those that only wait last, the longest
-        self_ns first, then self_device_ns, then. Columns: ``run rank name calls total_ns self_ns
+        One row per (run, rank, name), by run and rank, what only waits last, the longest self_ns,
+        then self_device_ns first, by name. Columns: ``run rank name calls total_ns self_ns
         self_share idle_ns kernels device_ns self_device_ns self_backward_device_ns device_share
         first_id only_waits lines_from``.
     """

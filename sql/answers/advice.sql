@@ -1,6 +1,6 @@
 -- advice: what makes the program slow or wastes memory, the evidence, and what to do.
--- One row per finding and cause, the most severe first, then by the estimated gain, the largest first, run, rank, rule and
--- evidence. If several ranks of a run have a finding for the same cause, it is one finding, on the rank with the largest gain;
+-- One row per finding and cause, the most severe first, then by the estimated gain, the largest first, run, rank, rule, evidence.
+-- If several ranks of a run have a finding for the same cause, it is one finding, on the rank with the largest gain;
 -- `ranks` lists all of them. The cause is the same if one rule has the same `where` and suggestion, or if rules with a column
 -- `cause` have the same `cause`. Rules are the files in `sql/rules`, and your own: each is a SELECT over the same tables. Times
 -- are within the profiler's steps, or the whole trace if there are none. A rule without evidence gives no finding. No two

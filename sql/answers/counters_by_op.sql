@@ -1,6 +1,5 @@
 -- counters_by_op: what counters were in each op, from samples of devices, CUPTI's range profiler or rocprofv3.
--- One row per (run, rank, op or kernel, device, counter, series), by run, rank, the first slice of the op or kernel, then in this
--- order.
+-- One row per (run, rank, op or kernel, device, counter, series), by run, rank, its first slice, device, counter, series.
 -- A value that a device was sampled with holds until the next one of its series. A kernel, copy or fill has the mean over the
 -- samples whose whole interval lies within it, so nothing else that ran before or after is in it, if these samples cover at least
 -- half of it; otherwise it has none, and only counts in `slices` and `total_ns`. Means are weighted by the time that samples
@@ -36,7 +35,7 @@
 -- total_ns      BIGINT   ns    sum of their durations; NULL without samples
 -- covered_ns    BIGINT   ns    time that samples cover of those with enough of them; NULL without samples
 -- samples       BIGINT         number of these samples; NULL without samples
--- beside_share  DOUBLE   0..1  part of the time of these slices in which other work ran on the device; NULL if there are none
+-- beside_share  DOUBLE   0..1  part of the time of slices with enough samples in which other work ran too; NULL if none has
 WITH counts AS (
     SELECT
         counters.run, counters.rank, counters.series, counters.unit, counters.event_id,

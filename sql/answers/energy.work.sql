@@ -1,6 +1,5 @@
 -- energy(per=op|kernel): the energy of ops or kernels, and of idle time, by samples of the device's power.
--- One row per (run, rank, device, counter, series, part, name), by run, rank, device, counter, series, the largest share first,
--- then in this order.
+-- One row per (run, rank, device, counter, series, part, name), by run to series, the largest share first, then by part, name.
 -- Work is kernels, copies and fills. Power holds from its sample until the next one; where several pieces of work run at once,
 -- each has an equal part of it, so rows add up to the energy of the device, from the first sample to the last. energy_j is of
 -- slices that can be told apart: samples whose whole interval lies within the slice cover at least half of it, one holds at each
@@ -24,7 +23,7 @@
 -- name          VARCHAR        name of the op that launched it, or of the kernel, copy or fill; NULL if not known, and for idle
 -- energy_j      DOUBLE   J     energy of slices that can be told apart; NULL if there are none
 -- estimated_j   DOUBLE   J     energy of all others, by time alone; NULL if there are none
--- share         DOUBLE   0..1  both over the energy of the device
+-- share         DOUBLE   0..1  energy_j and estimated_j over the energy of the device
 -- slices        BIGINT         number of kernels, copies and fills; NULL for idle
 -- measured      BIGINT         number of those that can be told apart; NULL for idle
 -- samples       BIGINT         number of their samples; NULL for idle

@@ -23,7 +23,7 @@
 -- split_ns    BIGINT   ns    its part of the time of its kernels, on devices if the rank's compiled kernels ran there
 -- share       DOUBLE   0..1  split_ns over that of all compiled kernels of the run and rank; NULL if that is 0
 -- main_kernel VARCHAR        its kernel with the largest part
--- main_share  DOUBLE   0..1  that part over split_ns; NULL if split_ns is 0
+-- main_share  DOUBLE   0..1  part of split_ns in main_kernel; NULL if split_ns is 0
 WITH used AS (
     SELECT
         run, rank, compiled_kernel_id,

@@ -27,7 +27,7 @@
 -- top_op            VARCHAR        op that launched most of total_ns, the first by name on a tie; NULL if no op is known
 -- top_op_share      DOUBLE   0..1  part of total_ns that top_op launched; NULL if total_ns is 0 or no op is known
 -- launch_site       VARCHAR        annotation or Python frame that launched most of the total_ns without an op; NULL if none
--- launch_site_share DOUBLE   0..1  part of total_ns that was launched there; NULL if total_ns is 0, or no site is known
+-- launch_site_share DOUBLE   0..1  part of total_ns that launch_site launched; NULL if total_ns is 0, or no site is known
 -- class             VARCHAR        compute, communication or copy; NULL in `others`
 -- class_share       DOUBLE   0..1  total_ns over all rows of the run, rank and class; NULL if that is 0, and in `others`
 -- short_name        VARCHAR        name without return type, template arguments, parameters; NULL in `others` and for groups

@@ -26,11 +26,11 @@
 -- step                 BIGINT              profiler step, by step; else NULL
 -- name                 VARCHAR             phase or annotation, by these; else NULL
 -- mfu                  DOUBLE     0..1     model_flops over device time and peak; NULL for a reason in note
--- hfu                  DOUBLE     0..1     the same with recomputed_flops
+-- hfu                  DOUBLE     0..1     FLOPs, with what ran again, over device time and peak; NULL for a reason in note
 -- dtype                VARCHAR             data type whose peak it is; `_tensor`: of matrix units; NULL if no type is known
 -- peak_flop_per_s      DOUBLE     FLOP/s   dense peak of a device, the mean over device time; NULL if not known
 -- known_flops_share    DOUBLE     0..1     kernel time of known FLOPs, or without products, over that of all but communication
--- known_product_share  DOUBLE     0..1     the same of kernels that may be products alone; NULL if there are none
+-- known_product_share  DOUBLE     0..1     of kernels that may be products: time of known FLOPs over all; NULL if there are none
 -- model_flops          DOUBLE     FLOP     FLOPs of products, without what ran again; as given by model_flops_per_step, if it is
 -- recomputed_flops     DOUBLE     FLOP     FLOPs of products that ran again in backward; NULL if no rank tells what ran again
 -- devices              BIGINT              devices of these ranks that ran kernels

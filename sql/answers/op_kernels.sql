@@ -1,6 +1,5 @@
 -- op_kernels: which op launched which kernels in which order, how often and with what delays.
--- One row per (run, rank, name, kind, launch_site, input_dims, sequence), the largest device_ns first, then by run, rank,
--- first_event_id.
+-- One row per (run, rank, name, kind, launch_site, input_dims, sequence), largest device_ns first, by run, rank, first_event_id.
 -- The sequence of an op is all kernels that it launched itself, on its own thread, ordered by start. If no op is around the call
 -- that launched kernels, as around many graph launches, the call takes its place. A kernel whose call is not known either is a
 -- separate sequence without a name. So each kernel is in one sequence. Delays are those of the first kernel. A captured op has a

@@ -1,6 +1,5 @@
 -- phases: inference phases: requests, tokens, host and device time, graph or eager.
--- One row per (run, rank, phase, execution, is_warmup), by run, rank, first start; with `per` also by batch, or one per
--- occurrence.
+-- One row per (run, rank, phase, execution, is_warmup), with `per` also per batch or occurrence, by run, rank, first start.
 -- Phases come from the annotations and Python frames of vLLM, SGLang, ATOM and TensorRT-LLM, as described for `inference_phase`
 -- of events. Device work is in the phase of its launch, whenever it runs. A span is from the start of an occurrence on the host
 -- to the end of its last work or its end on the host, whichever is later; overlapping spans in a row count once. Where the host
@@ -50,7 +49,7 @@
 -- communication_ns          BIGINT    ns         sum of durations of its communication
 -- exposed_communication_ns  BIGINT    ns         time in which some of it ran and nothing on the rank computed
 -- known_share               DOUBLE    0..1       part of device_ns with known work and peak; NULL if that is 0
--- roofline_share            DOUBLE    0..1       least time of that part at the peaks, over its time; NULL if none is known
+-- roofline_share            DOUBLE    0..1       least time at the peaks over time, of known work and peak; NULL if none is
 WITH marks AS MATERIALIZED (
     FROM phase_marks(events)
 ),

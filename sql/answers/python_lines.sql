@@ -1,6 +1,5 @@
 -- python_lines: host self time, device time and idle time by line of the user's code, or of libraries too.
--- One row per (run, rank, name), by run and rank, those that only wait last, the longest self_ns first, then self_device_ns, then
--- by name.
+-- One row per (run, rank, name), by run and rank, what only waits last, the longest self_ns, then self_device_ns first, by name.
 -- A line is a frame of the user's own code, not of PyTorch, Python or another package; profilers record the line on which its
 -- function begins. With `into` frames of libraries are lines too, so that time in a data loader or a dataset of a library is not
 -- that of the line that called it; a built-in function or a module call is never a line, and is part of the one that it is in.
@@ -30,7 +29,7 @@
 -- device_ns                 BIGINT   ns    sum of durations of the kernels, copies and fills launched inside
 -- self_device_ns            BIGINT   ns    the same without those of other lines inside it
 -- self_backward_device_ns   BIGINT   ns    the same for its backward ops; NULL if no backward op has a known forward op
--- device_share              DOUBLE   0..1  self_device_ns and self_backward_device_ns over all of the rank; NULL if 0
+-- device_share              DOUBLE   0..1  self_device_ns and self_backward_device_ns over all device time of the rank; NULL if 0
 -- first_id                  BIGINT         event_id of its first frame, or of the op that stands in
 -- only_waits                BOOLEAN        all its frames wait (`is_wait`), on threads that run no op and launch nothing
 -- lines_from                VARCHAR        where it comes from: frames, stacks, provenance (files of `load(provenance=)`)

@@ -19,7 +19,7 @@
 -- wait_ns            BIGINT  ns    sum of their durations; NULL as waits, or beyond BIGINT
 -- max_wait_ns        BIGINT  ns    longest of them
 -- holder_name        VARCHAR       name or id of the thread that held the GIL for most of wait_ns; NULL if no other thread did
--- holder_share       DOUBLE  0..1  part of wait_ns in which it did
+-- holder_share       DOUBLE  0..1  part of wait_ns in which holder_name held the GIL
 -- collections        BIGINT        number of garbage collections; NULL if none is recorded on the rank
 -- collection_ns      BIGINT  ns    sum of their durations
 -- max_collection_ns  BIGINT  ns    longest of them

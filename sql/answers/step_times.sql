@@ -29,7 +29,7 @@
 -- unrecorded_ns            BIGINT   ns    time in which none was, and work that is not in the trace may have run
 -- idle_ns                  BIGINT   ns    the rest: no device of the rank was busy
 -- other_steps_ns           BIGINT   ns    part of busy_ns in which only work of other steps or of none ran; NULL with window=host
--- busy_share               DOUBLE   0..1  busy_ns over these and idle_ns; NULL if that is 0
+-- busy_share               DOUBLE   0..1  busy_ns over the sum of busy_ns and idle_ns; NULL if that is 0
 -- is_steady                BOOLEAN        neither warm-up nor lacking anything; NULL if unknown
 -- lack                     VARCHAR        why it is in no mean: open, cut, records or before, see `profiler_steps`; else NULL
 WITH windows AS (

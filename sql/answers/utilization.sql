@@ -22,7 +22,7 @@
 -- busy_ns          BIGINT   ns    part of it in which at least one kernel, copy or fill ran
 -- unrecorded_ns    BIGINT   ns    part of it in which none did, and work that is not in the trace may have run
 -- kernel_share     DOUBLE   0..1  kernel_ns over span_ns without unrecorded_ns; NULL if that is 0
--- busy_share       DOUBLE   0..1  busy_ns over the same
+-- busy_share       DOUBLE   0..1  busy_ns over span_ns without unrecorded_ns; NULL if that is 0
 -- sm_efficiency    DOUBLE         estimated share of multiprocessors with a block, 0 to 1; NULL if no kernel has blocks
 -- occupancy        DOUBLE         mean estimated occupancy of kernels weighted by time, 0 to 1; NULL if none has one
 -- step_ns          BIGINT   ns    how long the step took, like the next four as in `step_times`; NULL for the whole time

@@ -127,6 +127,7 @@ class TestHeader:
     def test_lines_are_readable(self, answer: Answer) -> None:
         assert answer.sentence.endswith(".")
         assert answer.grain.startswith("One row per ")
+        assert all(one.grain.endswith(".") for one in answer.selects)
         text = (sql_directory() / "answers" / f"{answer.name}.sql").read_text(encoding="utf-8")
         assert max(map(len, text.splitlines())) <= 130
 
