@@ -108,11 +108,15 @@ def table(
     chosen = layout(columns, width, Wishes(keep, main))
     for block in chosen.blocks:
         parts += [_block(columns, block, folds=isinstance(width, Folding))]
-    if of_shown := [note for name, note in notes if name not in {*chosen.left_out}]:
-        parts.append(Text("; ".join(of_shown), style="dim"))
+    of_shown = [(name, note) for name, note in notes if name not in {*chosen.left_out}]
+    if of_shown:
+        parts.append(Text("; ".join(note for _, note in of_shown), style="dim"))
     if chosen.shared:
-        labels = {name: columns[name].heading for name in columns if name in names.of}
-        values = (f"{labels.get(name, name)}={_value(columns[name])}" for name in chosen.shared)
+        by_heading = {*names.of, *_named(of_shown, columns)}
+        values = (
+            f"{columns[name].heading if name in by_heading else name}={_value(columns[name])}"
+            for name in chosen.shared
+        )
         label = "in all these rows" if frame.height > 1 else "also"
         parts.append(Text(units.visible(f"{label}: {', '.join(values)}"), style="dim"))
     if chosen.left_out:
@@ -121,6 +125,13 @@ def table(
         line = f"not shown for lack of width: {left_out}{where}"
         parts.append(Text(units.visible(line), style="dim"))
     return Group(*parts)
+
+
+def _named(notes: Iterable[tuple[str, str]], columns: Mapping[str, Column]) -> Iterator[str]:
+    """Columns that notes are about, or name by their headings."""
+    for about, note in notes:
+        yield about
+        yield from (name for name, column in columns.items() if f'"{column.heading}"' in note)
 
 
 def _block(columns: Mapping[str, Column], widths: Mapping[str, int], *, folds: bool) -> Table:

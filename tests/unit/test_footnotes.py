@@ -12,7 +12,7 @@ from profframe.query.catalogue import catalogue
 from profframe.query.header import Answer
 from profframe.show.columns import unit_by_name
 from profframe.show.footnotes import footnotes, of_shares
-from profframe.show.terminal import ranking, text
+from profframe.show.terminal import ranking, table, text
 from tests.conftest import Run
 
 _SELECTS = [select for answer in catalogue() for select in answer.selects]
@@ -78,6 +78,13 @@ def test_a_note_on_a_column_that_is_not_shown_is_not_shown() -> None:
     assert "self %: of all" not in text(ranking(rows, 2, 24, "", notes=notes), 24)
     unknown = rows.with_columns(self_share=pl.lit(None, pl.Float64))
     assert "self %" not in text(ranking(unknown, 2, 80, "", notes=notes), 80)
+
+
+def test_what_all_rows_have_is_called_as_in_the_notes() -> None:
+    rows = pl.DataFrame({"name": ["x" * 30, "y" * 30], "idle_ns": [1, 1], "span_share": [0.5, 0.5]})
+    notes = [("span_share", 'span %: "idle" over all')]
+    assert "rows: idle=0.001 us, span %=50.0 %" in text(table(rows, 30, notes=notes), 80)
+    assert "rows: idle_ns=0.001 us, span_share=50.0 %" in text(table(rows, 30), 80)
 
 
 def test_a_word_below_the_rows_that_are_shown_has_no_note() -> None:
