@@ -137,7 +137,7 @@ def remarks(
         lines.append(_left_out(outside))
     if any(lost_calls):
         lines.append(f"warning: {units.lost_work(names, lost_calls)}: no number here has it")
-    if line := _unlike_kernels(rows):
+    if line := _unlike_kernels(rows, models):
         lines.append(line)
     differ = rows["warning"].count()
     if differ:
@@ -149,7 +149,7 @@ def remarks(
     return lines
 
 
-def _unlike_kernels(rows: pl.DataFrame) -> str:
+def _unlike_kernels(rows: pl.DataFrame, models: Sequence[Sequence[str]]) -> str:
     """What to match kernels by if hardly any has the same name on both sides."""
     import polars as pl
 
@@ -163,10 +163,11 @@ def _unlike_kernels(rows: pl.DataFrame) -> str:
         or not all(kernels[f"{s}_ns"].sum() for s in _SIDES)
     ):
         return ""
+    is_same_model = all(models) and len({*map(tuple, models)}) == 1
+    why = "" if is_same_model else ": devices and libraries name them differently"
     return (
         f"only {units.share(both / total)} of kernel time is in kernels that both sides have by "
-        "name: devices and libraries name them differently; --kernel-by category compares what "
-        "they do"
+        f"name{why}; --kernel-by category compares what they do"
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from profframe.show import diff_text
 from tests import needs
 from tests.builders import Row, event, loaded, stored
 from tests.conftest import Run
@@ -376,3 +377,25 @@ def test_kernels_of_two_vendors_are_compared_by_category(run: Run) -> None:
     assert "--kernel-by category compares what they do" in lines[0]
     assert hint not in run("diff", base, other, "--kernel-by", "category")[1]
     assert hint not in run("diff", base, base)[1]
+
+
+@pytest.mark.parametrize(
+    ("models", "why"),
+    [
+        ((["A"], ["A"]), "name; --kernel-by"),
+        ((["A"], ["B"]), "name: devices and libraries name them differently; --kernel-by"),
+        (([], []), "name: devices and libraries name them differently; --kernel-by"),
+    ],
+)
+def test_a_device_is_no_reason_for_names_where_both_are_the_same(
+    models: tuple[list[str], list[str]], why: str
+) -> None:
+    sides = {"base": "a", "other": "b", "base_samples": 1, "other_samples": 1}
+    same = sides | {"base_steps_left_out": 0, "other_steps_left_out": 0, "warning": None}
+    rows = pl.DataFrame(
+        [
+            same | {"what": "kernel", "base_ns": 10, "other_ns": 0},
+            same | {"what": "kernel", "base_ns": 0, "other_ns": 20},
+        ]
+    )
+    assert why in diff_text.remarks(rows, pl.DataFrame(), models)[-1]
