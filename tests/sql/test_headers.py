@@ -324,8 +324,8 @@ def test_columns_are_fixed() -> None:
             "busy_bytes_per_s min_bytes_per_s max_bytes_per_s busy_share"
         ),
         "memory_peak": (
-            "device_type device allocated_bytes reserved_bytes time_ns op_id op_name "
-            "annotation_id annotation_name unfreed_blocks unfreed_bytes source"
+            "device_type device allocated_bytes reserved_bytes time_ns op_id op_name module_name "
+            "line_name annotation_id annotation_name unfreed_blocks unfreed_bytes has_totals source"
         ),
         "memory_timeline": (
             "device_type device time_ns bytes allocated_bytes reserved_bytes op_id op_name"

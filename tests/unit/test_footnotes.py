@@ -66,8 +66,10 @@ def test_values_that_are_no_texts_have_no_words(run: Run) -> None:
 
 def test_a_row_without_a_name_and_calls_has_words() -> None:
     rows = pl.DataFrame({"name": ["forward", None], "calls": [1, 1], "device_ns": [2, 3]})
-    assert not [*footnotes(rows, {})]
-    (note,) = footnotes(rows.with_columns(calls=pl.Series([1, None])), {})
+    assert not [*footnotes(rows, {}, "annotations")]
+    outside = rows.with_columns(calls=pl.Series([1, None]))
+    assert not [*footnotes(outside, {})]
+    (note,) = footnotes(outside, {}, "annotations")
     assert note == ("name", "name: a row without one is work that was launched in no annotation")
 
 
