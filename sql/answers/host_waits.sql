@@ -5,7 +5,7 @@
 -- calls whose copy is not in the trace, the call has to have held up the host (`holds_up`). A call inside one that waits is part
 -- of that one, and a call without a duration does not count. In device_idle_ns no device had work. What a call costs afterwards,
 -- when a device waits for the next launch, is not in it: `gaps` has that time, and rule `blocking_calls` of `advice` judges it.
--- In a bare shell read from `sql/lib` first: devices, frames, phase_names, launch_sites, critical_path.
+-- In a bare shell read from `sql/lib` first: devices, lanes, frames, phase_names, launch_sites, critical_path.
 -- needs: events
 -- recorded: calls
 -- no rows: no call waited: none synchronises, and no copy held up the host
