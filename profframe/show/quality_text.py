@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -22,6 +23,8 @@ _OF_FILES: Final = MappingProxyType(
 )
 """Checks with a row for each file, and what is so of several: one note counts them."""
 _MOST_FILES: Final = 3
+_REASON: Final = re.compile(r": byte [\d,]+: |: not a trace: ")
+"""Matches what mostly follows a path in a detail: a name of a file may have a colon itself."""
 
 
 @dataclass(slots=True)
@@ -100,8 +103,9 @@ def _of_files(note: QualityNote, quality: pl.DataFrame) -> str:
 
 def _file(row: Mapping[str, Any]) -> str:
     """The name of the file that a row is about: its detail begins with the path."""
-    path = str(row["detail"] or "").removeprefix(f"{CHECKS[row['issue']].finds}: ")
-    return PurePath(path.partition(": ")[0]).name
+    detail = str(row["detail"] or "").removeprefix(f"{CHECKS[row['issue']].finds}: ")
+    path = _REASON.split(detail, maxsplit=1)[0]
+    return PurePath(detail.partition(": ")[0] if path == detail else path).name
 
 
 def lines(quality: pl.DataFrame) -> Iterator[tuple[str, str, str]]:

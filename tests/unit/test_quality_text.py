@@ -9,7 +9,7 @@ import pytest
 
 from profframe.schema import CHECKS, quality_rows
 from profframe.show.footnotes import footnotes
-from profframe.show.quality_text import sentence
+from profframe.show.quality_text import notes, sentence
 from tests.conftest import Run
 from tests.unit.test_opening import first_lines, labelled, written
 
@@ -44,6 +44,18 @@ def test_files_that_are_no_traces_are_one_note(number: int, tmp_path: Path, run:
         assert "train0.py, train1.py, train2.py, 2 more." in printed
     assert "Name the traces, or a pattern such as '*.json.gz'" in " ".join(printed.split())
     assert first_lines(printed)[0].endswith(": 1 run, 1 rank, 2 steps, 200.000 us")
+
+
+def test_names_of_files_are_whole() -> None:
+    details = [
+        "/x/weird: name.bin: not a trace: it is not JSON: Expecting value",
+        "/x/snapshot.pickle: byte 1,024: not a trace: its opcode GLOBAL can run code",
+        "/x/a.json: it is a folder: not a file",
+    ]
+    rows = quality_rows(*(("skipped_file", 0, detail, None) for detail in details))
+    quality = pl.DataFrame(rows).with_columns(run=pl.lit("r"), rank=0)
+    (note,) = notes(quality)
+    assert note.files == ["weird: name.bin", "snapshot.pickle", "a.json"]
 
 
 def test_what_happens_often_says_what_to_do() -> None:
