@@ -91,7 +91,8 @@ class Summary:
         yield "device", "" if self.words.is_all else self.devices
         if self.time_parts:
             yield "time", next(iter(time_of_each(self.breakdown, self.overview)), "")
-            yield self.work, next(iter(work_of_each(self.categories)), "")
+            runs = self.overview["run"].n_unique()
+            yield self.work, next(iter(work_of_each(self.categories, runs)), "")
 
     def _formats(self) -> str:
         """Where it is from, if that is not the usual format of torch's profiler."""

@@ -65,7 +65,7 @@ def test_a_notebook_shows_the_first_screen(
         assert printed[label][0] in page.text
     for finding in trace.advice()["finding"]:
         assert finding in page.text
-    assert "unknown  Kernels" in page.text  # aligned by spaces only where letters are as wide
+    assert "not estimated  Kernels" in page.text  # aligned by spaces only where letters are as wide
     assert Page(summary._repr_html_()).text == page.text
 
 
