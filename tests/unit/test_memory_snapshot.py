@@ -304,5 +304,5 @@ def test_a_protocol_to_come_and_too_many_devices_are_refused(tmp_path: Path) -> 
     assert memory_snapshot.knows(later)
     with pytest.raises(SourceError, match="it has protocol 9, but 5 is the latest one known"):
         read(later, tmp_path)
-    with pytest.raises(SourceError, match="lists of 40,000 devices"):
+    with pytest.raises(SourceError, match="device_traces names 40,000 devices"):
         read(pickle.dumps({"device_traces": [[] for _ in range(40_000)]}, 4), tmp_path)

@@ -603,8 +603,8 @@ class TestQualityNotes:
         assert cli.run([str(tmp_path / "job")]) == 0
         said = " ".join(capsys.readouterr().out.split())
         assert said.count("unrecorded_collectives") == 1
-        assert "unrecorded_collectives 3 missing here, too" in said
-        assert said.endswith("0x1f all_gather 1 [job, ranks 0-2]")
+        assert "unrecorded_collectives 3 Collectives that NCCL's Inspector did not record" in said
+        assert said.endswith("0x1f all_gather 1. Missing here, too [job, ranks 0-2]")
 
 
 class TestExamplePlugin:

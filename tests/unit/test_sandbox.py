@@ -471,7 +471,7 @@ class TestLimits:
             ({"timeout_s": float("nan")}, "timeout_s: needs seconds, from 0 to 1,000,000, got nan"),
             ({"memory_limit": "much"}, "memory_limit: needs a number of bytes, such as '2GB', got"),
             ({"rows": -1}, "rows: needs a number of rows, got -1"),
-            ({"rows": 1.5}, "rows: needs 64-bit integers, got 1.5"),
+            ({"rows": 1.5}, "rows: needs 64-bit integers (whole numbers), got 1.5"),
         ],
     )
     def test_no_limit(self, in_memory: Trace, limits: dict[str, object], message: str) -> None:

@@ -156,9 +156,13 @@ def test_one_trace_of_several(tmp_path: Path) -> None:
         ({"event_id": 7}, UnknownNameError, "no event 7; they are 0 to 6"),
         ({"event_id": -1}, UnknownNameError, "no event -1; they are 0 to 6"),
         ({"event_id": 6}, ParameterError, NO_SLICE),
-        ({"event_id": 1.5}, ParameterError, "event_id: needs 64-bit integers, got 1.5"),
+        (
+            {"event_id": 1.5},
+            ParameterError,
+            "event_id: needs 64-bit integers (whole numbers), got 1.5",
+        ),
         ({"depth": -1}, ParameterError, "depth: needs 0 or more levels, got -1"),
-        ({"top": "all"}, ParameterError, "top: needs 64-bit integers, got 'all'"),
+        ({"top": "all"}, ParameterError, "top: needs 64-bit integers (whole numbers), got 'all'"),
         ({"rank": 3}, UnknownNameError, "no rank 3 (known: 0)"),
     ],
 )
