@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import termios
+from itertools import takewhile
 from pathlib import Path
 
 import polars as pl
@@ -99,7 +100,10 @@ def test_what_the_devices_did_and_why_they_waited(tmp_path: Path, run: Run) -> N
     assert code == 0
     sections = [part.splitlines() for part in printed.split("\n\n")]
     shown = {
-        lines[0]: [re.split(r"\s{2,}", line.strip()) for line in lines[1:] if "%: " not in line]
+        lines[0]: [
+            re.split(r"\s{2,}", line.strip())
+            for line in takewhile(lambda line: "%: " not in line, lines[1:])
+        ]
         for lines in sections
     }
     assert shown["Device time"] == [
