@@ -245,7 +245,8 @@ def test_a_narrow_terminal_has_the_values(
     """The name of a value that is that of its counter is not said twice."""
     rows = profframe.load("examples/power.json.gz").answer(name, **parameters)
     shown = text(table(compact(rows), 80))
-    assert heading(value) in shown.splitlines()[0]
+    headings = shown.splitlines()[:2]  # a heading of several words may take two lines
+    assert all(any(word in line for line in headings) for word in heading(value).split())
     assert "series" not in shown
 
 
