@@ -53,7 +53,9 @@ VALUES: Final = MappingProxyType(
     }
 )
 """Values that need words, by answer and the column that has them."""
-_OUTSIDE: Final = "a row without one is work that was launched in no annotation"
+_OUTSIDE: Final = (
+    "a row without one is work that was launched in no annotation, or whose launch is not known"
+)
 _NAME: Final = re.compile(r"\b[a-z]+(?:_[a-z0-9]+)+\b")
 
 
