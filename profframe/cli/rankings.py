@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
-    from profframe.query.header import RankKeys
+    from profframe.query.header import Answer, RankKeys
     from profframe.show.trace_header import TraceHeader
     from profframe.trace.trace import Trace
 
@@ -52,15 +52,12 @@ class Ranking:
 
     def part(self, top: int, width: int | None) -> RenderableType:
         """The first rows as a table."""
-        from profframe.query.catalogue import resolve
         from profframe.show import compact_tables, terminal
         from profframe.show.rank_means import worst
 
-        select = resolve(self.answer, self.parameters)[0]
+        select = self._select()
         names = compact_tables.NAMES.get(select.name, {})
-        made_of = {
-            name: [shown for shown, own in names.items() if own == name] for name in names.values()
-        }
+        made_of = _shown(names)
         words = "".join(f" -p {shell_word(f'{n}={v}')}" for n, v in self.parameters.items())
         return terminal.ranking(
             self.rows,
@@ -77,7 +74,10 @@ class Ranking:
         """The rows of the means, with a title that says so; as it is where there are none."""
         from profframe.show.rank_means import rank_means, title
 
-        means = self.rows if self.keys is None else rank_means(self.rows, self.keys, self.by)
+        if self.keys is None:
+            return self
+        keys = replace(self.keys, wholes=(*self.keys.wholes, *self._wholes()))
+        means = rank_means(self.rows, keys, self.by)
         if means is self.rows:
             return self
         if self.sort:
@@ -86,6 +86,26 @@ class Ranking:
             means = arranged("show", sort=self.sort).of_frame("show", means)
         rows = means.drop("run") if means["run"].n_unique() == 1 else means
         return replace(self, title=f"{self.title}, {title(self.rows)}", rows=rows)
+
+    def _select(self) -> Answer:
+        """The answer that has all of its columns, in the form that its parameters choose."""
+        from profframe.query.catalogue import resolve
+
+        return resolve(self.answer, self.parameters)[0]
+
+    def _wholes(self) -> Iterator[tuple[str, ...]]:
+        """Shares with what they divide, as the header of the answer says, by their names here."""
+        from profframe.show import compact_tables
+
+        select = self._select()
+        shown = _shown(compact_tables.NAMES.get(select.name, {}))
+        for ratio, *amounts in select.rank_keys.wholes if select.rank_keys else ():
+            yield from ((name, *amounts) for name in (ratio, *shown.get(ratio, ())))
+
+
+def _shown(names: Mapping[str, str]) -> dict[str, list[str]]:
+    """Columns that are only shown, by those that they are made of."""
+    return {own: [name for name, of in names.items() if of == own] for own in names.values()}
 
 
 def ranked(
@@ -123,9 +143,7 @@ def _rankings(
     yield from _phases(opening)
     yield from _device_rankings(trace, opening, top, into)
     yield from _rank_rankings(trace)
-    keys = (
-        None if sort == "rank" else RankKeys(("name", "kind"), wholes=(("self_share", "self_ns"),))
-    )
+    keys = None if sort == "rank" else RankKeys(("name", "kind"))
     order = "" if sort == "self_ns" else sort
     yield Ranking(
         "Self time",
@@ -138,12 +156,11 @@ def _rankings(
     )
     if opening.breakdown.height:
         per = "name" if output.full_names else "short_name"
-        wholes = (("kernels_share", "total_ns"),)
         yield Ranking(
             "Kernels" if output.full_names else "Kernels by short name",
             compact_tables.kernels(trace.kernels(per=per)),
             "kernels",
-            RankKeys(("name",), ("category",), wholes=wholes),
+            RankKeys(("name",), ("category",)),
             "total_ns",
             parameters={} if output.full_names else {"per": per},
             shares={"kernels_share": "of the time of all kernels", "top_op_share": _OF_ROW},
@@ -187,7 +204,7 @@ def _device_rankings(
         "Time of the devices by category",
         compact_tables.categories(opening.categories),
         "kernel_categories",
-        RankKeys(("category", "class"), wholes=(("share", "total_ns"),)),
+        RankKeys(("category", "class")),
         "total_ns",
         shares={"share": "of the time of all kernels, copies and fills"},
     )
@@ -197,7 +214,7 @@ def _device_rankings(
         f"Idle time of the devices, {compact_tables.WHOLE}",
         compact_tables.causes(opening.idle),
         "idle",
-        RankKeys(("cause",), ("device",), wholes=(("idle_share", "idle_ns"),)),
+        RankKeys(("cause",), ("device",)),
         "idle_ns",
         parameters={"per": "device"},
         shares={"idle_share": "of the time from the first to the last work of the device"},
@@ -207,7 +224,7 @@ def _device_rankings(
         f"Idle time by line, into {into}" if into else "Idle time by line of your code",
         compact_tables.owners(lines, "(no line)") if into else compact_tables.owners(lines),
         "idle",
-        RankKeys(("line",), ("device",), wholes=(("share", "idle_ns"),)),
+        RankKeys(("line",), ("device",)),
         "idle_ns",
         parameters={"by": "line", "per": "device", **({"into": into} if into else {})},
         shares={"share": _OF_IDLE},

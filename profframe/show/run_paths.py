@@ -88,11 +88,11 @@ def note_of_paths(rows: pl.DataFrame, traces: pl.DataFrame) -> str:
     """What a table says below it of the runs in it whose names do not tell them apart."""
     if "run" not in rows.columns:
         return ""
-    paths = run_paths(traces)
     shown = rows["run"].unique(maintain_order=True).to_list()
-    named = [f"{visible(run)} is {paths[run]}" for run in shown if run in paths]
     if len(shown) < 2:
         return ""
+    paths = run_paths(traces)
+    named = [f"{visible(run)} is {paths[run]}" for run in shown if run in paths]
     if (rest := len(named) - _MOST_NAMED) > 0:
         named = [*named[:_MOST_NAMED], f"{rest:,} more by {_ALL}"]
     return "; ".join(named)
