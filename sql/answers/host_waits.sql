@@ -59,13 +59,9 @@ waits AS MATERIALIZED (
 places AS (
     SELECT
         waits.*, op.name AS op, coalesce(waits.python_stack, op.stack) AS stack,
-        CASE
-            WHEN annotation.event_id IS NOT NULL THEN {
-                'name': annotation.name,
-                'python_stack': annotation.python_stack,
-                'inference_phase': annotation.inference_phase
-            }
-        END AS annotation
+        annotation_around(
+            annotation.event_id, annotation.name, annotation.python_stack, annotation.inference_phase
+        ) AS annotation
     FROM waits
     LEFT JOIN (SELECT run, rank, event_id, name, stack FROM events WHERE kind = 'host_op') AS op
         ON waits.run = op.run AND waits.rank = op.rank AND waits.parent_id = op.event_id

@@ -29,6 +29,19 @@ CREATE OR REPLACE TEMP MACRO launch_site_name(stack, annotation) AS coalesce(
     nullif(string_split(stack, ';')[1], '')
 );
 
+-- annotation_around: the annotation around a launch, as launch_site_name takes it.
+-- parameter event_id BIGINT  its event_id; NULL if there is none
+-- parameter name VARCHAR  its name
+-- parameter python_stack VARCHAR  frames around it
+-- parameter inference_phase VARCHAR  phase that it is of
+-- returns STRUCT  the last three, or NULL without an annotation
+-- example: SELECT annotation_around(1, 'x', 'b.py(1): main', NULL)
+CREATE OR REPLACE TEMP MACRO annotation_around(event_id, name, python_stack, inference_phase) AS
+    CASE
+        WHEN event_id IS NOT NULL
+            THEN {'name': name, 'python_stack': python_stack, 'inference_phase': inference_phase}
+    END;
+
 -- launch_sites: one row per launch of work without a known op, with its site.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, launch_id  as in events
@@ -44,13 +57,9 @@ WITH launches AS MATERIALIZED (
 around AS MATERIALIZED (
     SELECT
         launches.run, launches.rank, launches.launch_id, call.python_stack AS stack,
-        CASE
-            WHEN annotation.event_id IS NOT NULL THEN {
-                'name': annotation.name,
-                'python_stack': annotation.python_stack,
-                'inference_phase': annotation.inference_phase
-            }
-        END AS annotation
+        annotation_around(
+            annotation.event_id, annotation.name, annotation.python_stack, annotation.inference_phase
+        ) AS annotation
     FROM launches
     LEFT JOIN query_table(events) AS call
         ON launches.run = call.run AND launches.rank = call.rank AND launches.launch_id = call.event_id
