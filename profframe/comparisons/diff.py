@@ -44,6 +44,9 @@ class Comparison:
         The models of the devices that each side used, in order; unknown ones by these words.
     lost_calls
         Number of launches of each side, in its samples, whose work is not in the trace.
+    device_times
+        ``what base_ns other_ns``: how long devices were ``busy`` and ``idle``, mean per sample, as
+        in ``time_breakdown``; no rows if that is not known of a side.
     is_of_memory
         Whether both sides are memory snapshots, and nothing else.
     """
@@ -51,9 +54,10 @@ class Comparison:
     rows: pl.DataFrame
     outside: pl.DataFrame
     sides: tuple[Side, Side]
-    models: tuple[tuple[str, ...], ...] = ()
-    lost_calls: tuple[int, ...] = ()
-    is_of_memory: bool = False
+    models: tuple[tuple[str, ...], ...]
+    lost_calls: tuple[int, ...]
+    device_times: pl.DataFrame
+    is_of_memory: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +68,7 @@ class _Read:
     outside: pl.DataFrame
     steps_left_out: int
     lost_calls: int
+    device_times: pl.DataFrame
     formats: frozenset[str]
     models: tuple[str, ...]
     source: str
@@ -256,7 +261,11 @@ def comparison(
     lost = tuple(read.lost_calls for read in sides)
     notes = [f"{name}: {read.note}" for name, read in zip(names, sides, strict=True) if read.note]
     shown = frame(with_names, why=why, note="; ".join(notes) or None)
-    return Comparison(shown, filled, measured, models, lost, is_of_memory)
+    base_times, other_times = (read.device_times for read in sides)
+    device_times = base_times.join(
+        other_times, on="what", maintain_order="left", suffix="_of_other"
+    ).select("what", base_ns="mean_ns", other_ns="mean_ns_of_other")
+    return Comparison(shown, filled, measured, models, lost, device_times, is_of_memory)
 
 
 def _why_empty(sides: Mapping[str, str | None]) -> str:
@@ -336,6 +345,7 @@ def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Re
         left_out,
         steps_left_out,
         lost_calls,
+        _device_times(answers.answer("time_breakdown"), samples),
         formats,
         models,
         source_name,
@@ -350,6 +360,18 @@ def skipped_steps(trace: Trace, steps: str) -> pl.DataFrame:
     left_out = marks.filter(~pl.col("is_steady")).select("run", "step").unique()
     is_all = left_out.height == marks.select("run", "step").n_unique()
     return pl.DataFrame(left_out.clear() if steps == "all" or is_all else left_out)
+
+
+def _device_times(breakdown: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
+    """How long devices were ``busy`` and ``idle``, ``what mean_ns``, sums of ranks per sample."""
+    rows = breakdown.join(samples, on=["run", "step"], how="semi", nulls_equal=True)
+    busy = pl.sum_horizontal("compute_ns", "exposed_communication_ns", "exposed_copy_ns")
+    number = max(samples.height, 1)
+    means = rows.select(
+        ((2 * time.sum() + number) // (2 * number)).alias(what)
+        for what, time in (("busy", busy), ("idle", pl.col("idle_ns")))
+    )
+    return means.unpivot(variable_name="what", value_name="mean_ns").head(2 * min(rows.height, 1))
 
 
 def _mean_outside(prefix: str, side: Side, rows: pl.DataFrame) -> pl.DataFrame:

@@ -56,7 +56,7 @@ _NAMES: Final = terminal.Names(
 
 
 def title(explanation: Explanation) -> str:
-    """How long a step is on both sides.
+    """How long a step is on both sides, or the whole trace where neither has steps.
 
     Examples
     --------
@@ -68,7 +68,8 @@ def title(explanation: Explanation) -> str:
     change = explanation.other_ns - explanation.base_ns
     how = "more time" if change > 0 else "less time" if change < 0 else "as long"
     share = f" ({100 * change / explanation.base_ns:+,.1f} %)" if explanation.base_ns else ""
-    return f"Why a step takes {how}: {base}{_ARROW}{other}{share}, {_counted(explanation)}"
+    what = "run" if explanation.base_is_whole and explanation.other_is_whole else "step"
+    return f"Why a {what} takes {how}: {base}{_ARROW}{other}{share}, {_counted(explanation)}"
 
 
 def _counted(explanation: Explanation) -> str:

@@ -12,7 +12,7 @@ from profframe.analysis.fail_on import Verdict
 from profframe.show import columns, run_limits_text, terminal, units
 from profframe.show.empty_frames import why_empty
 from profframe.show.footnotes import footnotes
-from profframe.show.kernel_names import short_name, shortened
+from profframe.show.kernel_names import disambiguated, short_name
 from profframe.show.summary import short
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _TITLES: Final[Mapping[str, str]] = {
     "annotation": "Annotations",
 }
 _TOTALS: Final[Mapping[str, str]] = {"op": "op self time", "kernel": "kernels"}
+_OF_DEVICES: Final[Mapping[str, str]] = {"busy": "devices busy", "idle": "devices idle"}
 UNTESTED: Final = (
     "not tested against noise: that needs several runs on each side, or steps (--per step)"
 )
@@ -53,6 +54,7 @@ _COUNTS: Final = ("added", "removed", "changed", "significant")
 def report(
     rows: pl.DataFrame,
     totals: pl.DataFrame,
+    device_times: pl.DataFrame,
     sources: tuple[str, str],
     notes: Sequence[str] = (),
     *,
@@ -76,7 +78,7 @@ def report(
         none = "neither side has an op, a kernel or an annotation"
         return Text(f"{none}: {units.visible(why)}" if why else none)
     names = units.visible(rows["base"][0]), units.visible(rows["other"][0])
-    parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals)]
+    parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals, device_times)]
     parts += [Text(line) for line in notes]
     if verdicts:
         parts += [Text(), run_limits_text.verdicts(verdicts)]
@@ -219,8 +221,11 @@ def _heads(rows: pl.DataFrame, names: tuple[str, str], sources: tuple[str, str])
     return lines
 
 
-def _sums(totals: pl.DataFrame) -> RenderableType:
+def _sums(totals: pl.DataFrame, device_times: pl.DataFrame) -> RenderableType:
     lines = terminal.grid()
+    for what, base, other in device_times.iter_rows():
+        text, change = times(base, other), f"({growth(base, other)})"
+        lines.add_row(Text(_OF_DEVICES[what]), Text(text), Text(change), Text())
     for row in totals.iter_rows(named=True):
         what, base, other = row["what"], row["base_ns"], row["other_ns"]
         counts = ", ".join(f"{row[name]:,} {name}" for name in _COUNTS if row[name])
@@ -262,8 +267,10 @@ def _columns(rows: pl.DataFrame, name_width: int, chosen: Sequence[str]) -> pl.D
     import polars as pl
 
     if name_width:
-        rows = shortened(rows, "name", kernels=pl.col("what") == "kernel")
-    name = pl.col("name").map_elements(lambda name: _cut(name, name_width), pl.String)
+        rows = disambiguated(rows, kernels=pl.col("what") == "kernel")
+    visible = {name: units.visible(name) for name in rows["name"].drop_nulls().unique()}
+    texts = units.middles(visible.values(), name_width) if name_width else {}
+    name = pl.col("name").replace({name: texts.get(text, text) for name, text in visible.items()})
     if chosen:
         return rows.with_columns(name).select(chosen)
     peaks = [f"{side}_{peak}_share" for peak in ("flop", "bandwidth") for side in ("base", "other")]
@@ -329,8 +336,3 @@ def _likely(bounds: Mapping[str, int | None]) -> str:
     """The interval that a change is in."""
     low, high = bounds["change_low_ns"], bounds["change_high_ns"]
     return "" if low is None or high is None else f"{units.duration(low)} … {units.duration(high)}"
-
-
-def _cut(name: str, width: int) -> str:
-    text = units.visible(name)
-    return text if width == 0 or len(text) <= width else text[: width - 1] + "…"
