@@ -377,6 +377,9 @@ def blame(
     return 0
 
 
+_WHO_CAME_LAST: Final = "`profframe answer stragglers` counts how often each rank came last."
+
+
 def _blame_tables(
     one: Mapping[str, object], rows: pl.DataFrame, top: int, output: OutputOptions
 ) -> list[RenderableType]:
@@ -393,7 +396,7 @@ def _blame_tables(
     if not rows.height:
         return [Text("\n".join((*above, terminal.no_rows(why_empty(rows)))))]
     return [
-        Text("\n".join((*above, shown.headline(rows), *shown.sentences(rows)))),
+        Text("\n".join((*above, shown.headline(rows), *shown.sentences(rows), _WHO_CAME_LAST))),
         *(
             terminal.ranking(table, top, output.width, title, notes=notes)
             for title, table in shown.parts(rows, full_names=output.full_names)

@@ -189,7 +189,7 @@ def stragglers(rows: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     columns = (
-        "run", "rank", "collectives", "times_last", "last_share", "held_up_ns", "max_held_up_ns",
+        "run", "rank", "collectives", "communication_ns", "times_last", "last_share", "held_up_ns",
         "mean_wait_ns", "excess",
     )  # fmt: skip
     kernels = rows.with_columns(kernel=pl.col("before_kernel"))

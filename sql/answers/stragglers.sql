@@ -21,8 +21,8 @@
 -- recorded: collective_calls, several_ranks
 -- no rows: no collective has two ranks or more here, with starts on clocks that can be compared
 -- divides by: run
--- main columns: rank, held_up_ns, times_last, last_share, mean_wait_ns, before_op, excess, collectives, max_held_up_ns
--- main columns: wait_ns, late_ns, before_kernel
+-- main columns: rank, held_up_ns, times_last, last_share, communication_ns, mean_wait_ns, before_op, excess, collectives
+-- main columns: max_held_up_ns, wait_ns, late_ns, before_kernel
 -- parameter per       VARCHAR(rank|op|kernel) = rank   what each row is
 -- parameter corrected BOOLEAN                 = true   correct clocks by the offsets of clock_skew, if all are known
 -- run              VARCHAR       run that the trace belongs to
