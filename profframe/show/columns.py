@@ -59,7 +59,8 @@ def _size(number: float) -> str:
     return units.lined_up(units.size(number))
 
 
-_NAMES_OF_COUNTERS: Final = ("counter", "series")
+_OTHER_NAMES: Final = (("counter", "series"), ("name", "short_name"))
+"""Pairs of columns of which the second may say the same as the first."""
 UNITS: Final = (
     Unit("_ns", _time, "", "ns"),
     Unit("_bytes", _size, "", "bytes"),
@@ -212,7 +213,8 @@ def informative(frame: pl.DataFrame, keys_of: pl.DataFrame | None = None) -> lis
     """Names of the columns that are not all NULL, and not a constant run and rank.
 
     Run and rank are constant if they are so in ``keys_of``, where the frame has its first rows.
-    The name of a counter's value is left out if it is that of the counter.
+    A second name is left out where it says nothing else: that of a counter's value, and the short
+    one of kernels.
 
     Examples
     --------
@@ -222,6 +224,8 @@ def informative(frame: pl.DataFrame, keys_of: pl.DataFrame | None = None) -> lis
     (['rank', 'n'], ['rank', 'n', 'counter'])
     >>> informative(rows.head(1), keys_of=rows)
     ['rank', 'n']
+    >>> informative(pl.DataFrame({"name": ["gemm", "others"], "short_name": ["gemm", None]}))
+    ['name']
     """
     filled = [column.name for column in frame if column.null_count() < frame.height]
     keys = _constant_keys(frame if keys_of is None else keys_of)
@@ -259,10 +263,12 @@ def _constant_keys(frame: pl.DataFrame) -> Sequence[str]:
 
 
 def _repeated_names(frame: pl.DataFrame) -> Sequence[str]:
-    counter, series = _NAMES_OF_COUNTERS
-    if not {*_NAMES_OF_COUNTERS} <= {*frame.columns}:
-        return ()
-    return () if frame[series].ne_missing(frame[counter]).any() else (series,)
+    return [
+        second
+        for first, second in _OTHER_NAMES
+        if {first, second} <= {*frame.columns}
+        and not (frame[second].ne_missing(frame[first]) & frame[second].is_not_null()).any()
+    ]
 
 
 def _varies(column: pl.Series) -> bool:

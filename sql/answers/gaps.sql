@@ -15,7 +15,7 @@
 -- divides by: rank
 -- main columns: cause, stream, dur_ns, owner_name, owner_ns, start_ns, line_name, op_name, call_name, share, after_name
 -- main columns: module_name, annotation_name, device
--- parameter top            BIGINT = 20  number of gaps per run and rank; each takes time
+-- parameter top            BIGINT = 20  maximum gaps per run and rank, each of which takes time; 0 for all
 -- parameter per            VARCHAR(device|stream) = device  gaps of each device as a whole, or of each stream
 -- parameter kernel_wait_ns BIGINT = 30000  gaps of at least this, in ns, are not kernel_wait
 -- run              VARCHAR        run that the trace belongs to
@@ -68,7 +68,10 @@ idle AS (
 least AS (
     SELECT
         run, rank,
-        list_min(max(gap_ns, least(greatest(coalesce(getvariable('top'), 20), 1), 999999))) AS least_ns
+        CASE
+            WHEN coalesce(getvariable('top'), 20) <= 0 THEN min(gap_ns)
+            ELSE list_min(max(gap_ns, least(greatest(coalesce(getvariable('top'), 20), 1), 999999)))
+        END AS least_ns
     FROM all_gaps
     GROUP BY run, rank
 ),
@@ -82,7 +85,7 @@ top_gaps AS MATERIALIZED (
         row_number() OVER () AS gap
     FROM all_gaps AS gap
     JOIN least ON gap.run = least.run AND gap.rank = least.rank AND gap.gap_ns >= least.least_ns
-    QUALIFY place <= coalesce(getvariable('top'), 20)
+    QUALIFY place <= coalesce(getvariable('top'), 20) OR coalesce(getvariable('top'), 20) <= 0
 ),
 slices AS MATERIALIZED (
     FROM host_slices(events)
