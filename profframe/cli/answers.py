@@ -172,7 +172,7 @@ def answer(
         means = RankMeans.of(select, values)
         is_per_rank = "rank" in {per, given.get("per")}
         has_means = not is_per_rank and means.are_wanted(trace, part, output)
-        rows = means.rows(trace, output) if has_means else trace.answer(select, **values)
+        rows = means.rows(trace, output) if has_means else means.of_each(trace, values, output)
     else:
         result = getattr(trace, name)(**arguments)
         rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
@@ -357,20 +357,21 @@ def _checked(
     name: str, given: Mapping[str, str], output: OutputOptions, *, is_asked: bool
 ) -> tuple[Answer, dict[str, object], OutputOptions]:
     """The SELECT, checked parameters, and the columns that they or the output name."""
-    from profframe.query.arrangement import divided
+    from profframe.cli.rank_means import arrangement_of, without_means
     from profframe.query.catalogue import resolve
 
     with usage_errors():
         question, values = resolve(name, given, warn)
-    check_question(question, values)
+    check_question(question, without_means(question, values))
     named = with_new_columns(question.name, output.columns, warn)
     output = replace(output, columns=tuple(named))
-    arrangement, own = divided(question, values)
+    arrangement, own = arrangement_of(question, values)
     if arrangement.columns:
         output = replace(output, columns=arrangement.columns, is_asked_for=True)
         values = {key: value for key, value in values.items() if key != "columns" or key in own}
     elif output.columns and is_asked and "columns" not in own:
-        check_question(question, values | {"columns": ",".join(output.columns)})
+        columns = values | {"columns": ",".join(output.columns)}
+        check_question(question, without_means(question, columns))
     return question, values, output
 
 

@@ -24,7 +24,9 @@ _WAITS: Final = "only_waits"
 """Rows in which this is so come last, whatever their time."""
 
 
-def rank_means(rows: pl.DataFrame, of: RankKeys, by: str) -> pl.DataFrame:
+def rank_means(
+    rows: pl.DataFrame, of: RankKeys, by: str, *, has_ranks: bool = False
+) -> pl.DataFrame:
     """One row for what the ranks of a run have in common, the largest sum of ``by`` first.
 
     Parameters
@@ -35,6 +37,8 @@ def rank_means(rows: pl.DataFrame, of: RankKeys, by: str) -> pl.DataFrame:
         What rows of different ranks have in common.
     by
         The column that says which rank is worst: the one with the most.
+    has_ranks
+        Whether there is a column ``ranks``, even if all have every row.
 
     Returns
     -------
@@ -82,7 +86,7 @@ def rank_means(rows: pl.DataFrame, of: RankKeys, by: str) -> pl.DataFrame:
     names: list[str] = []
     for name in rows.columns:
         if name == "rank":
-            names += [] if is_everywhere else ["ranks"]
+            names += ["ranks"] if has_ranks or not is_everywhere else []
         elif name not in NUMBERS_AS_NAMES or means[name].null_count() < means.height:
             names += [name, worst(by), "worst_rank"] if name == by else [name]
     return means.select(names).with_columns(_whole(means, name) for name in names)

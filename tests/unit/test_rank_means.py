@@ -319,6 +319,40 @@ def test_the_first_rows_are_those_of_all_ranks(run: Run) -> None:
     assert [line.split("  ")[0] for line in by_calls[1:3]] == most
 
 
+def test_columns_of_means_can_be_named_and_sorted_by(run: Run) -> None:
+    names = "name,ranks,total_ns,worst_total_ns,worst_rank"
+    heading, *rows = table(run, "answer", "kernels", JOB, "--top", "2", "--columns", names)
+    assert heading.split() == ["name", "ranks", "total", "worst", "total", "worst", "rank"]
+    first, second = (row.split() for row in rows[:2])
+    assert (first[0], first[1], first[-1]) == ("nvjet_tst_128x256_64x4_coopA_NNT", "4", "3")
+    assert (first[2:4], first[4:6]) == (["17.684", "ms"], ["17.713", "ms"])
+    assert (second[0], second[4:6]) == ("ncclDevKernel_AllGather_RING_LL", ["11.656", "ms"])
+    given = ("-p", "columns=name,worst_rank", "--sort", "+worst_total_ns")
+    least = table(run, "answer", "kernels", JOB, "--top", "1", *given)
+    each = load(JOB).kernels().group_by("name").agg(pl.col("total_ns").max())
+    assert least[1].split()[0] in each.sort("total_ns")["name"][0]
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        (("--columns", "name,worst_rank", "--per", "rank"), "--columns"),
+        (("--columns", "name,worst_rank", "--rank", "1"), "--columns"),
+        (("--columns", "ranks", "--format", "csv"), "--columns"),
+        (("--sort", "-worst_total_ns", "--rank", "1"), "--sort"),
+    ],
+)
+def test_columns_of_means_are_refused_where_there_are_none(
+    run: Run, given: tuple[str, ...], option: str
+) -> None:
+    code, out, err = run("answer", "kernels", JOB, *given)
+    assert (code, out) == (2, "")
+    assert f"{option} " in err
+    assert "only tables of several ranks have it" in err
+    code, _, err = run("answer", "kernels", JOB, "--columns", "name,worst_calls")
+    assert (code, "no column named 'worst_calls'" in err) == (2, True)
+
+
 @pytest.mark.parametrize(("sort", "first"), [("name", "Memcpy DtoH"), ("calls", "cudaLaunch")])
 def test_the_first_screen_sorts_means(run: Run, sort: str, first: str) -> None:
     lines = iter(table(run, "show", JOB, "--sort", sort))
