@@ -39,6 +39,11 @@ def _numbers(missing: int, column: pa.ChunkedArray) -> Ints:
     return _fixed(values)
 
 
+def summed_duration(events: pa.Table, rows: Ints) -> str:
+    """How long rows of ``events`` take together, for the detail of a note."""
+    return f"{int(numbers(events, 'dur_ns')[rows].sum()) / 1e6:.3f} ms"
+
+
 def present(table: pa.Table | ColumnView, *names: str) -> Mask:
     """Rows where none of the columns is NULL."""
     masks = [once(table, name, "present", _present) for name in names]

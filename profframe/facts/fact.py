@@ -158,10 +158,10 @@ def of_events(*notes: Note, **arrays: pa.Array) -> Output:
     return Output({f"events.{name}": values for name, values in arrays.items()}, notes)
 
 
-def note(check: str, rows: Ints) -> Iterable[Note]:
+def note(check: str, rows: Ints, detail: str | None = None) -> Iterable[Note]:
     """The note of a check about rows of ``events``, if there are any."""
     if rows.size:
-        yield check, rows.size, None, int(rows[0])
+        yield check, rows.size, detail, int(rows[0])
 
 
 def listed(names: Sequence[object]) -> str:

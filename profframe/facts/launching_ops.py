@@ -9,7 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.arrays import encoded, ids, is_kind, last_equal, numbers, present, words
+from profframe.facts.arrays import (
+    encoded,
+    ids,
+    is_kind,
+    last_equal,
+    numbers,
+    present,
+    summed_duration,
+    words,
+)
 from profframe.facts.fact import Columns, Note, Output, Tables, columns, fact, note, of_events
 from profframe.facts.flow_ends import arrows, starting_at
 from profframe.facts.kinds import LAUNCH_ARROWS
@@ -133,10 +142,15 @@ def launch_columns(events: pa.Table, launch: Ints, op: Ints, notes: Iterable[Not
     # Ids of 0 are no ids, and a sync has its own correlation there.
     joined = (launch >= 0) & (op >= 0) & ~is_kind(events, ("sync",))
     mismatch = joined & has_id & has_id[op] & (external[op] != external)
+    of_work = {"kernel_without_launch": unlaunched, "kernel_without_correlation": unlinked}
+    lacking = ((check, np.flatnonzero(is_one)) for check, is_one in of_work.items())
     return of_events(
         *notes,
-        *note("kernel_without_launch", np.flatnonzero(unlaunched)),
-        *note("kernel_without_correlation", np.flatnonzero(unlinked)),
+        *(
+            one
+            for check, rows in lacking
+            for one in note(check, rows, summed_duration(events, rows))
+        ),
         *note("external_id_mismatch", np.flatnonzero(mismatch)),
         launch_id=ids(launch),
         op_id=ids(op),

@@ -9,7 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.arrays import column, is_kind, numbers, present, stream_codes, words
+from profframe.facts.arrays import (
+    column,
+    is_kind,
+    numbers,
+    present,
+    stream_codes,
+    summed_duration,
+    words,
+)
 from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
 from profframe.intervals import Ints, last_until, stab
 
@@ -85,6 +93,5 @@ def _outside(events: pa.Table, step: Ints, launch: Ints) -> Iterator[Note]:
     rows = np.flatnonzero(is_work & (step < 0))
     if rows.size:
         cut = np.count_nonzero(launch[rows] < 0)
-        spent = int(numbers(events, "dur_ns")[rows].sum())
-        detail = f"{spent / 1e6:.3f} ms; the launch of {cut} is not in the trace"
+        detail = f"{summed_duration(events, rows)}; the launch of {cut} is not in the trace"
         yield "outside_steps", rows.size, detail, int(rows[0])

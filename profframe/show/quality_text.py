@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,8 @@ _OF_FILES: Final = MappingProxyType(
 _MOST_FILES: Final = 3
 _REASON: Final = re.compile(r": byte [\d,]+: |: not a trace: ")
 """Matches what mostly follows a path in a detail: a name of a file may have a colon itself."""
+_DURATION: Final = re.compile(r"(?P<most>up to )?\b(?P<ms>\d+\.\d{3}) ms\b")
+"""Matches how long events take, or at most one of them."""
 
 
 @dataclass(slots=True)
@@ -50,8 +53,10 @@ def notes(quality: pl.DataFrame) -> list[QualityNote]:
     for row in quality.iter_rows(named=True):
         is_file = row["issue"] in _OF_FILES
         text = "" if is_file else sentence(row)
-        key = (row["issue"],) if is_file else (row["run"], row["issue"], text)
+        what = _DURATION.sub("", text)
+        key = (row["issue"],) if is_file else (row["run"], row["issue"], what)
         note = merged.setdefault(key, QualityNote(row["run"], row["issue"], text))
+        note.text = _of_both(note.text, text) if note.ranks else text
         note.events += row["events"]
         note.ranks.add(row["rank"])
         if is_file:
@@ -73,6 +78,23 @@ def sentence(row: Mapping[str, Any]) -> str:
     check = CHECKS.get(row["issue"])
     parts = (row["detail"], row["action"], check and check.remedy)
     return ". ".join(_begun(str(part).removesuffix(".")) for part in parts if part)
+
+
+def _of_both(one: str, other: str) -> str:
+    """A text about two ranks, from one of each that differ in durations alone.
+
+    Examples
+    --------
+    >>> _of_both("2 late: 1.500 ms, up to 0.900 ms", "2 late: 0.700 ms, up to 0.600 ms")
+    '2 late: 2.200 ms, up to 0.900 ms'
+    """
+    others = iter([Decimal(match["ms"]) for match in _DURATION.finditer(other)])
+
+    def together(match: re.Match[str]) -> str:
+        both = Decimal(match["ms"]), next(others)
+        return f"up to {max(both)} ms" if match["most"] else f"{sum(both)} ms"
+
+    return _DURATION.sub(together, one)
 
 
 def _begun(text: str) -> str:

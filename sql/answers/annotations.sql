@@ -11,7 +11,8 @@
 -- needs: events, profiler_steps
 -- recorded: annotations
 -- divides by: rank
--- main columns: name, step, host_ns, device_ns, idle_ns, calls, exposed_communication_ns
+-- main columns: name, step, device_ns, host_ns, kernels, copies, calls, idle_ns, exposed_communication_ns
+-- tables by: device_ns
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
 -- step                      BIGINT       profiler step of their start, or of the replay if captured; NULL outside steps
@@ -19,6 +20,7 @@
 -- calls                     BIGINT       number of annotations; for captured ones, of replays; NULL: work in none
 -- host_ns                   BIGINT   ns  host time in them, summed over threads; NULL if not known, or on devices only
 -- kernels                   BIGINT       number of kernels launched inside
+-- copies                    BIGINT       number of copies and fills launched inside
 -- device_ns                 BIGINT   ns  sum of durations of the kernels, copies and fills launched inside
 -- busy_ns                   BIGINT   ns  time in which at least one of these ran, on whichever device
 -- p50_host_ns               BIGINT   ns  median duration of one of them on the host, one of the values; NULL as host_ns
@@ -95,7 +97,7 @@ named AS (
 ),
 named_work AS (
     SELECT
-        named.*, host.host_ns, device.kernels, device.device_ns, device.busy_ns, device.start_ns, device.span_ns,
+        named.*, host.host_ns, device.kernels, device.copies, device.device_ns, device.busy_ns, device.start_ns, device.span_ns,
         device.exposed_communication_ns, device.idle_ns
     FROM named
     LEFT JOIN region_host(host_slices) AS host ON named.region = host.region
@@ -114,6 +116,7 @@ SELECT
     named.calls,
     named.host_ns,
     named.kernels,
+    named.copies,
     named.device_ns,
     named.busy_ns,
     named.p50_host_ns,

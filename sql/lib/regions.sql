@@ -244,6 +244,7 @@ GROUP BY region;
 -- parameter work TABLE  rows of region_work, each once on a `lane`
 -- column lane BIGINT  lane of the work
 -- column kernels BIGINT  number of kernels
+-- column copies BIGINT  number of copies and fills
 -- column device_ns BIGINT  sum of the durations of its work; NULL beyond BIGINT
 -- column busy_ns BIGINT  time in which at least one piece of its work ran
 -- column start_ns BIGINT  first start of its work
@@ -264,6 +265,7 @@ FROM (
     SELECT
         lane,
         count(*) FILTER (is_kernel) AS kernels,
+        count(*) FILTER (NOT is_kernel) AS copies,
         try_cast(sum(end_ns - start_ns) AS BIGINT) AS device_ns,
         sum(added_ns)::BIGINT AS busy_ns,
         min(start_ns) AS start_ns,
@@ -280,6 +282,7 @@ LEFT JOIN covered_time('exposed') AS exposed ON sums.lane = exposed.lane;
 -- parameter work TABLE  rows of region_work
 -- column region BIGINT  number of the region
 -- column kernels BIGINT  number of kernels
+-- column copies BIGINT  number of copies and fills
 -- column device_ns BIGINT  sum of the durations of its work; NULL beyond BIGINT
 -- column busy_ns BIGINT  time in which at least one piece of its work ran
 -- column start_ns BIGINT  first start of its work; NULL if there is none
@@ -323,6 +326,7 @@ work_inside AS MATERIALIZED (
 SELECT
     wholes.region,
     CASE WHEN is_whole THEN coalesce(sums.kernels, 0) END AS kernels,
+    CASE WHEN is_whole THEN coalesce(sums.copies, 0) END AS copies,
     CASE WHEN is_whole THEN coalesce(sums.device_ns, 0) END AS device_ns,
     CASE WHEN is_whole THEN coalesce(sums.busy_ns, 0) END AS busy_ns,
     CASE WHEN is_whole THEN sums.start_ns END AS start_ns,

@@ -148,6 +148,15 @@ def test_a_kernel_whose_launch_was_cut_off_is_kept_and_counted() -> None:
     assert notes(got) == {"kernel_without_launch": 1}
 
 
+def test_notes_on_work_without_a_launch_say_how_long_it_took() -> None:
+    cut = (kernel(0, 2_000_000, 7), kernel(5_000_000, 6_500_000, 8))
+    (row,) = facts(*cut)["quality"].to_pylist()
+    assert row["detail"].endswith(": 3.500 ms")
+    unnumbered = kernel(20, 1_020, None)
+    (row,) = facts(call(1, 10, 7), kernel(20, 30, 7), unnumbered)["quality"].to_pylist()
+    assert (row["issue"], row["detail"][-8:]) == ("kernel_without_correlation", "0.001 ms")
+
+
 def test_processes_with_the_same_correlations_are_joined_apart() -> None:
     got = facts(
         call(0, 10, 7, pid="100"),

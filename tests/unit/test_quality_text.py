@@ -58,6 +58,20 @@ def test_names_of_files_are_whole() -> None:
     assert note.files == ["weird: name.bin", "snapshot.pickle", "a.json"]
 
 
+def test_ranks_that_differ_in_durations_alone_share_a_note() -> None:
+    """Durations add up, and of the longest ones the longest counts."""
+    details = ("1.500 ms, up to 0.900 ms", "0.700 ms, up to 0.600 ms", "8.000 ms, up to 2.500 ms")
+    rows = [quality_rows(("kernel_without_launch", 2, detail, None)) for detail in details]
+    rows += [quality_rows(("outside_steps", 1, "1.000 ms; 1 more", None)) for _ in "ab"]
+    rows += [quality_rows(("outside_steps", 1, "1.000 ms; 2 more", None))]
+    of_ranks = [pl.DataFrame(r).with_columns(run=pl.lit("r"), rank=n) for n, r in enumerate(rows)]
+    first, second, third = notes(pl.concat(of_ranks, how="vertical_relaxed"))
+    assert (first.events, first.ranks) == (6, {0, 1, 2})
+    assert ": 10.200 ms, up to 2.500 ms. Kept" in first.text
+    assert (second.events, ": 2.000 ms; 1 more" in second.text) == (2, True)
+    assert (third.events, ": 1.000 ms; 2 more" in third.text) == (1, True)
+
+
 def test_what_happens_often_says_what_to_do() -> None:
     """Checks that real traces have, most of them many times."""
     often = (
