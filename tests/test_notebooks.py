@@ -119,7 +119,7 @@ class TestWhatTheyTell:
         trace = run(ran, "memory_peak", monkeypatch).names["trace"]
         owners = trace.memory_owners()
         logits = ["aten::_to_copy", "aten::_log_softmax", "aten::_log_softmax_backward_data"]
-        assert owners["op_name"].to_list()[:5] == [None, *logits, "aten::mm"]
+        assert owners["name"].to_list()[:5] == [None, *logits, "aten::mm"]
         assert owners.head(5)["share"].sum() > 0.9
 
     def test_roofline(self, ran: dict[str, Notebook], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,7 @@ COLUMNS: Final[Mapping[str, Words]] = MappingProxyType(
     {
         "collective_progress": {"behind": "missing_calls"},
         "kernels": {"does_both": "is_mixed", "fuses": "fused_ops"},
+        "memory_owners": {"op_name": "name"},
         "quality": {"check": "issue"},
     }
 )

@@ -37,7 +37,7 @@ def annotations(
     -------
     polars.DataFrame
         One row per (run, rank, step, name), by run, rank, step (rows outside steps first), first
-        start, name. Columns: ``run rank step name calls host_ns kernels device_ns busy_ns
+        start, name. Columns: ``run rank step name calls host_ns kernels copies device_ns busy_ns
         p50_host_ns device_start_ns device_window_ns exposed_communication_ns idle_ns step_ns
         lag_ns``.
     """
@@ -565,7 +565,7 @@ def gaps(
     Parameters
     ----------
     top
-        Number of gaps per run and rank; each takes time.
+        Maximum gaps per run and rank, each of which takes time; 0 for all.
     per
         Gaps of each device as a whole, or of each stream. One of ``"device"``, ``"stream"``.
     kernel_wait_ns
@@ -989,6 +989,8 @@ def memory_bandwidth(
 
 def memory_owners(
     self: BaseTrace,
+    per: str = "op",
+    at: str = "peak",
     *,
     sort: Text | None = None,
     top: int | None = None,
@@ -996,10 +998,15 @@ def memory_owners(
     each: Each | None = None,
     on: On = None,
 ) -> pl.DataFrame:
-    """What was allocated at the memory peak, by the op that requested it.
+    """What was allocated at the memory peak, or is never freed, by op, module, line, annotation or step.
 
     Parameters
     ----------
+    per
+        What each row is. One of ``"op"``, ``"module"``, ``"line"``, ``"annotation"``, ``"step"``.
+    at
+        The moment: the peak, or the end of the trace, for what is never freed. One of ``"peak"``,
+        ``"end"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
     each, on
@@ -1008,11 +1015,13 @@ def memory_owners(
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, device_type, device, origin, op_name), by device, the most bytes
-        first, then by name. Columns: ``run rank device_type device origin op_name blocks bytes
-        share max_bytes op_id source``.
+        One row per (run, rank, device_type, device, origin, name), by device, the most bytes first,
+        then by origin and name. Columns: ``run rank device_type device origin name blocks bytes
+        share max_bytes steps op_id source``.
     """
-    return answer(self, "memory_owners", sort=sort, top=top, columns=columns, each=each, on=on)
+    return answer(
+        self, "memory_owners", per=per, at=at, sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def memory_peak(
@@ -1042,14 +1051,14 @@ def memory_peak(
     -------
     polars.DataFrame
         One row per (run, rank, device_type, device), in this order; on a tie the earliest record.
-        Columns: ``run rank device_type device allocated_bytes reserved_bytes time_ns op_id op_name
-        module_name line_name annotation_id annotation_name unfreed_blocks unfreed_bytes has_totals
-        source``.
+        Columns: ``run rank device_type device allocated_bytes before_trace_bytes reserved_bytes
+        time_ns op_id op_name module_name line_name annotation_id annotation_name unfreed_blocks
+        unfreed_bytes has_totals source``.
 
         With ``per=block``: the largest blocks that were allocated in the trace and never freed, and
         the op of each. One row per block, per (run, rank, device_type, device), the largest first,
         then by run, rank, time, device and address. Columns: ``run rank device_type device address
-        bytes time_ns op_id op_name annotation_id annotation_name``.
+        bytes time_ns op_id op_name step annotation_id annotation_name``.
     """
     return answer(
         self, "memory_peak", per=per, top=top, sort=sort, columns=columns, each=each, on=on

@@ -3,13 +3,14 @@
 -- A block is what was allocated last at its address. Frees of memory allocated before the trace began do not count; a free in the
 -- instant of an allocation belongs to that block, unless the address was allocated already. Records without an address are left
 -- out. What is alive at the end of a trace need not be a leak: it includes parameters, optimizer states and caches. A
--- `ProfilerStep#N` counts as an annotation.
+-- `ProfilerStep#N` counts as an annotation. Records come from the profile or, for a rank whose profile has none for a device, from
+-- the memory snapshot beside it; by op or module they are in `memory_owners` with at=end.
 -- In a bare shell read from `sql/lib` first: memory.
--- needs: events, memory
--- recorded: memory
+-- needs: events, memory, allocations
+-- recorded: memory|allocations
 -- no rows: all memory that was allocated in the trace was freed
 -- divides by: rank
--- main columns: op_name, bytes, time_ns, annotation_name, device_type, device
+-- main columns: op_name, bytes, time_ns, step, annotation_name, device_type, device
 -- parameter top  BIGINT = 100  maximum rows per (run, rank); 0 for all
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
@@ -20,11 +21,15 @@
 -- time_ns          BIGINT   ns     time of the allocation, on the clock that traces.clock names
 -- op_id            BIGINT          event_id of the innermost host op around the allocation; NULL if there is none
 -- op_name          VARCHAR         name of that op
+-- step             BIGINT          profiler step of that op; NULL outside steps
 -- annotation_id    BIGINT          event_id of the innermost user annotation around it, on its thread or else any; NULL if none
 -- annotation_name  VARCHAR         name of that annotation
-WITH blocks AS MATERIALIZED (
+WITH records AS MATERIALIZED (
+    SELECT * FROM records_of_either(memory, allocations, events)
+),
+blocks AS MATERIALIZED (
     SELECT *
-    FROM unfreed_blocks(memory)
+    FROM unfreed_blocks('records')
     QUALIFY coalesce(getvariable('top'), 100) <= 0
         OR row_number() OVER (
             PARTITION BY run, rank
@@ -41,6 +46,7 @@ SELECT
     blocks.time_ns,
     blocks.op_id,
     op.name AS op_name,
+    op.step,
     around.annotation_id,
     around.annotation_name
 FROM blocks

@@ -9,14 +9,15 @@
 -- recorded: memory|allocations
 -- no rows: no record of memory has a time
 -- divides by: rank
--- main columns: allocated_bytes, reserved_bytes, op_name, module_name, line_name, time_ns, unfreed_bytes, device_type, device
--- main columns: annotation_name, unfreed_blocks, source
+-- main columns: allocated_bytes, before_trace_bytes, reserved_bytes, op_name, module_name, time_ns, unfreed_bytes, device_type
+-- main columns: device, line_name, annotation_name, unfreed_blocks, source
 -- parameter per  VARCHAR(device|block) = device  what each row is; block: one that was never freed
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
 -- device_type      VARCHAR         CPU, CUDA, ...; NULL if the source does not say
 -- device           INTEGER         index of the device; NULL for host memory
 -- allocated_bytes  BIGINT   bytes  allocated after the record
+-- before_trace_bytes  BIGINT  bytes  part of it from before the trace, as in `memory_owners`; NULL if not known
 -- reserved_bytes   BIGINT   bytes  reserved by the allocator after the record; NULL if the source does not say
 -- time_ns          BIGINT   ns     time of the peak, on the clock that traces.clock names
 -- op_id            BIGINT          event_id of the innermost host op around the record; NULL if there is none
@@ -37,8 +38,11 @@ unfreed AS (
     FROM unfreed_blocks('records')
     GROUP BY ALL
 ),
-peaks AS (
+peaks AS MATERIALIZED (
     FROM peak_records('records')
+),
+held AS (
+    FROM blocks_until('records', 'peaks')
 )
 SELECT
     peaks.run,
@@ -46,6 +50,7 @@ SELECT
     peaks.device_type,
     peaks.device,
     peaks.allocated_bytes,
+    earlier.before_trace_bytes,
     peaks.total_reserved_bytes AS reserved_bytes,
     CASE WHEN source = 'snapshot' THEN peaks.time_ns - peaks.time_ns % 1000 ELSE peaks.time_ns END AS time_ns,
     peaks.op_id,
@@ -65,6 +70,11 @@ LEFT JOIN modules_around('peaks', 'events') AS modules
     ON peaks.run = modules.run AND peaks.rank = modules.rank AND peaks.op_id = modules.op_id
 LEFT JOIN annotations_around('peaks', 'events') AS around
     ON peaks.run = around.run AND peaks.rank = around.rank AND peaks.thread = around.thread AND peaks.time_ns = around.time_ns
+LEFT JOIN before_trace_bytes('peaks', 'held') AS earlier
+    ON peaks.run = earlier.run
+    AND peaks.rank = earlier.rank
+    AND peaks.device_type IS NOT DISTINCT FROM earlier.device_type
+    AND peaks.device IS NOT DISTINCT FROM earlier.device
 LEFT JOIN unfreed
     ON peaks.run = unfreed.run
     AND peaks.rank = unfreed.rank

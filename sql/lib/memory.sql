@@ -163,6 +163,25 @@ QUALIFY row_number() OVER (
         thread
 ) = 1;
 
+-- end_records: the last record of memory_records of each device; within an instant frees come last, as in memory_timeline.
+-- parameter records TABLE  rows of memory_records
+-- column *  as in records
+-- column has_addresses, has_totals  as in memory_peaks
+-- example: WITH records AS (FROM memory_records(memory)) FROM end_records('records')
+CREATE OR REPLACE TEMP MACRO end_records(records) AS TABLE
+SELECT records.*, devices.has_addresses, devices.has_totals
+FROM query_table(records) AS records
+JOIN memory_peaks(records) AS devices
+    ON records.run = devices.run
+    AND records.rank = devices.rank
+    AND records.device_type IS NOT DISTINCT FROM devices.device_type
+    AND records.device IS NOT DISTINCT FROM devices.device
+WHERE time_ns IS NOT NULL AND (records.total_allocated_bytes IS NOT NULL OR NOT devices.has_totals)
+QUALIFY row_number() OVER (
+    PARTITION BY records.run, records.rank, records.device_type, records.device
+    ORDER BY time_ns DESC, bytes < 0 DESC NULLS LAST, sign(bytes)::HUGEINT * allocated_bytes DESC NULLS LAST
+) = 1;
+
 -- unfreed_blocks: the last allocation at each address that no free follows. An earlier one at that address has been freed,
 -- whether or not there is a record of it. Within one instant frees come first if the address was allocated before, else last.
 -- parameter memory TABLE  `memory`, or a part of it
@@ -213,6 +232,52 @@ blocks AS (
 )
 SELECT run, rank, device_type, device, address, time_ns, block.bytes AS bytes, block.op_id AS op_id, block.thread AS thread
 FROM blocks;
+
+-- blocks_until: unfreed_blocks at a moment of each device: what was allocated until then and not freed.
+-- parameter records TABLE  rows of memory_records
+-- parameter moments TABLE  rows with `run`, `rank`, `device_type`, `device` and `time_ns`, one for each device
+-- column *  as in unfreed_blocks
+-- example: WITH records AS (FROM memory_records(memory)), moments AS (FROM peak_records('records')) FROM
+-- blocks_until('records', 'moments')
+CREATE OR REPLACE TEMP MACRO blocks_until(records, moments) AS TABLE
+WITH until_moment AS (
+    SELECT records.*
+    FROM query_table(records) AS records
+    JOIN query_table(moments) AS moments
+        ON records.run = moments.run
+        AND records.rank = moments.rank
+        AND records.device_type IS NOT DISTINCT FROM moments.device_type
+        AND records.device IS NOT DISTINCT FROM moments.device
+        AND records.time_ns <= moments.time_ns
+)
+FROM unfreed_blocks('until_moment');
+
+-- before_trace_bytes: what is allocated at a moment of each device and has no record: from before the trace, or without an address.
+-- parameter moments TABLE  rows of peak_records or end_records
+-- parameter blocks TABLE  rows of blocks_until at these moments
+-- column run, rank, device_type, device  as in moments
+-- column before_trace_bytes BIGINT  its bytes; NULL if the source gives no totals or no addresses
+-- example: WITH records AS (FROM memory_records(memory)), moments AS (FROM peak_records('records')), blocks AS
+-- (FROM blocks_until('records', 'moments')) FROM
+-- before_trace_bytes('moments', 'blocks')
+CREATE OR REPLACE TEMP MACRO before_trace_bytes(moments, blocks) AS TABLE
+WITH owned AS (
+    SELECT run, rank, device_type, device, sum(bytes) AS bytes
+    FROM query_table(blocks)
+    GROUP BY ALL
+)
+SELECT
+    moments.run, moments.rank, moments.device_type, moments.device,
+    CASE
+        WHEN has_totals AND has_addresses
+            THEN try_cast(greatest(moments.allocated_bytes - coalesce(owned.bytes, 0), 0) AS BIGINT)
+    END AS before_trace_bytes
+FROM query_table(moments) AS moments
+LEFT JOIN owned
+    ON moments.run = owned.run
+    AND moments.rank = owned.rank
+    AND moments.device_type IS NOT DISTINCT FROM owned.device_type
+    AND moments.device IS NOT DISTINCT FROM owned.device;
 
 -- annotations_around: the innermost user annotation around each moment (run, rank, thread, time_ns) of a relation: on the thread,
 -- else the one on any thread that started last. An annotation includes its start and its end. Moments outside all annotations

@@ -264,7 +264,7 @@ def test_columns_are_fixed() -> None:
             "device_ns event_id"
         ),
         "memory_owners": (
-            "device_type device origin op_name blocks bytes share max_bytes op_id source"
+            "device_type device origin name blocks bytes share max_bytes steps op_id source"
         ),
         "work_rates": "device time_ns flop_per_s bytes_per_s",
         "gaps": (
@@ -324,8 +324,9 @@ def test_columns_are_fixed() -> None:
             "busy_bytes_per_s min_bytes_per_s max_bytes_per_s busy_share"
         ),
         "memory_peak": (
-            "device_type device allocated_bytes reserved_bytes time_ns op_id op_name module_name "
-            "line_name annotation_id annotation_name unfreed_blocks unfreed_bytes has_totals source"
+            "device_type device allocated_bytes before_trace_bytes reserved_bytes time_ns op_id "
+            "op_name module_name line_name annotation_id annotation_name unfreed_blocks "
+            "unfreed_bytes has_totals source"
         ),
         "memory_timeline": (
             "device_type device time_ns bytes allocated_bytes reserved_bytes op_id op_name"
@@ -436,6 +437,7 @@ def test_columns_are_fixed() -> None:
             "sm_efficiency occupancy step_ns host_ns device_start_ns device_window_ns lag_ns"
         ),
         "memory_peak.block": (
-            "device_type device address bytes time_ns op_id op_name annotation_id annotation_name"
+            "device_type device address bytes time_ns op_id op_name step annotation_id "
+            "annotation_name"
         ),
     }

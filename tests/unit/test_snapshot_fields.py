@@ -333,7 +333,7 @@ class TestBesideATrace:
             "ON a.op_id = e.event_id ORDER BY allocation_id"
         )
         assert ops.rows() == [("PINNED_HOST", "aten::pin_memory"), ("PINNED_HOST", None)]
-        owners = trace.memory_owners().select(*KEYS, "origin", "op_name", "bytes")
+        owners = trace.memory_owners().select(*KEYS, "origin", "name", "bytes")
         assert owners.rows() == [
             ("PINNED_HOST", None, "no_op", None, MIB),
             ("PINNED_HOST", None, "op", "aten::pin_memory", MIB),

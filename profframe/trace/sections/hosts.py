@@ -39,11 +39,13 @@ _REGIONS: Final = (
     "busy_ns", "exposed_communication_ns", "idle_ns",
 )  # fmt: skip
 _PEAKS: Final = (
-    "device_type", "device", "allocated_bytes", "reserved_bytes", "time_ns", "op_name",
-    "annotation_name", "unfreed_blocks", "unfreed_bytes",
+    "device_type", "device", "allocated_bytes", "before_trace_bytes", "reserved_bytes", "time_ns",
+    "op_name", "annotation_name", "unfreed_blocks", "unfreed_bytes",
 )  # fmt: skip
-_OWNERS: Final = ("device_type", "device", "origin", "op_name", "blocks", "bytes", "share")
-_BLOCKS: Final = ("device_type", "device", "bytes", "time_ns", "op_name", "annotation_name")
+_OWNERS: Final = ("device_type", "device", "origin", "name", "blocks", "bytes", "share")
+_BLOCKS: Final = (
+    "device_type", "device", "bytes", "time_ns", "op_name", "step", "annotation_name",
+)  # fmt: skip
 _FAILURES: Final = (
     "device", "time_ns", "requested_bytes", "device_free_bytes", "held_bytes", "reserved_bytes",
     "inactive_bytes", "largest_free_bytes", "fits_sum", "frame", "holder_bytes", "holder_frame",
