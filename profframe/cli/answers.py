@@ -178,7 +178,7 @@ def answer(
         rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
     main = (analysis or select).main
     _emit(name, given, trace, rows, output, keep=keep, main=main)
-    _note_of_one_line(name, given, rows, output)
+    _say_next(name, given, rows, output, sources=sources, facts=facts, part=part)
     return 0
 
 
@@ -249,6 +249,33 @@ def _note_of_one_line(
             "note: one line has nearly all the time; --into torch (or all) looks inside it",
             err=True,
         )
+
+
+def _say_next(
+    name: str,
+    given: Mapping[str, str],
+    rows: pl.DataFrame,
+    output: OutputOptions,
+    *,
+    sources: Sequence[str],
+    facts: Mapping[str, Any],
+    part: Part,
+) -> None:
+    """Show to people what to ask next: after lines, into libraries; after memory, whose it is."""
+    from rich.console import Group
+
+    from profframe.cli.next_commands import commands, following
+    from profframe.show.trace_header import next_lines
+
+    _note_of_one_line(name, given, rows, output)
+    if output.form != "table" or output.file is not None or not rows.height:
+        return
+    verbs = [*following(name, given, rows)]
+    if verbs:
+        click.echo()
+        width = output.width
+        lines = next_lines(commands(verbs, sources, facts, [*part.options()], width), width)
+        output.echo(Group(*lines))
 
 
 @verbs.command()

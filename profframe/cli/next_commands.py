@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import glob
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from profframe.cli.shell import folded
 from profframe.loaders.options import FLAGS
@@ -13,9 +13,13 @@ from profframe.show.nccl_text import WITHOUT_STARTS
 from profframe.show.trace_header import INDENT, all_findings
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from profframe.show.device_time import TimeParts
     from profframe.show.trace_header import TraceHeader
 
+Verb: TypeAlias = tuple[tuple[str, ...], str]
+"""The words of a command before the trace, and what it is for."""
 _MUCH: Final = 0.1
 """Minimum share of the time that is worth a question of its own."""
 _MOST_LINES: Final = 4
@@ -33,6 +37,23 @@ _WITHOUT_STARTS: Final = (
 """For records that do not say when kernels started, which `stragglers` needs."""
 _OF_ALL_RANKS: Final = ("hang",)
 """It takes no part of a trace."""
+_NEVER_FREED: Final = ("memory_owners", {"at": "end"}, "what is never freed, and of how many steps")
+_BY_MODULE: Final = ("memory_owners", {"per": "module"}, "by module; also by line or step")
+_AFTER: Final[Mapping[str, tuple[tuple[str, Mapping[str, str], str], ...]]] = {
+    "memory_owners": (_BY_MODULE, _NEVER_FREED),
+    "memory_peak": (
+        ("memory_owners", {}, "what holds the memory at the peak"),
+        _BY_MODULE,
+        _NEVER_FREED,
+    ),
+    "memory_stacks": (
+        ("memory_stacks", {"per": "frame"}, "by line of your code; also by module or annotation"),
+        ("memory_stacks", {"at": "change"}, "what is never freed: at the end, but not before"),
+    ),
+}
+"""Answers that follow others, with their parameters and what they are for."""
+_KEPT: Final = ("per", "at")
+"""Parameters that the next question keeps, if it is one of the same answer."""
 
 
 def next_commands(
@@ -57,9 +78,20 @@ def next_commands(
     width
         Columns of a line; None for any.
     """
+    verbs = _verbs(opening, 1 if part else len(sources))
+    yield from commands(verbs, sources, facts, part, width)
+
+
+def commands(
+    verbs: Iterable[Verb],
+    sources: Sequence[str],
+    facts: Mapping[str, Any],
+    part: Sequence[str],
+    width: int | None,
+) -> Iterator[tuple[str, str]]:
+    """Commands of verbs, each with what it is for; the parameters are those of `next_commands`."""
     options = [*_options(facts)]
     paths = [*_paths(sources)]
-    verbs = _verbs(opening, 1 if part else len(sources))
     for place, (verb, comment) in enumerate(verbs):
         selected = () if verb == _OF_ALL_RANKS else part
         begin = ("profframe", *verb)
@@ -71,8 +103,39 @@ def next_commands(
         yield command, comment
 
 
-def _verbs(opening: TraceHeader, sources: int) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Two verbs at most, and what they are for."""
+def following(answer: str, given: Mapping[str, str], rows: pl.DataFrame) -> Iterator[Verb]:
+    """Questions that a table about memory leads to, and what they are for.
+
+    Parameters
+    ----------
+    answer
+        The answer that has the rows.
+    given
+        Its parameters, as they were given.
+    rows
+        The rows; those of memory snapshots lead to stacks.
+    """
+    names = _AFTER.get(answer, ())
+    if names and "source" in rows.columns and (rows["source"] == "snapshot").all():
+        names = _AFTER["memory_stacks"]
+    for name, values, comment in names:
+        own = {key: given[key] for key in _KEPT if key in given} if name == answer else {}
+        asked_for = {**own, **values}
+        if name == answer and asked_for == own:
+            continue
+        words = (word for key, value in asked_for.items() for word in ("-p", f"{key}={value}"))
+        yield ("answer", name, *words), comment
+
+
+def _verbs(opening: TraceHeader, sources: int) -> Iterator[Verb]:
+    """Two verbs at most, and what they are for; with records of memory of a device one more."""
+    yield from _main_verbs(opening, sources)
+    peaks = opening.memory_peak
+    if peaks.height and peaks["device"].count() and not opening.words.is_all:
+        yield ("answer", "memory_owners"), "what holds the memory, and what is never freed"
+
+
+def _main_verbs(opening: TraceHeader, sources: int) -> Iterator[Verb]:
     if opening.words.is_all:
         part = opening.words.parts[0]
         yield _WITHOUT_STARTS if part.hint == WITHOUT_STARTS else _OF_WORDS[part.label]
@@ -89,7 +152,7 @@ def _verbs(opening: TraceHeader, sources: int) -> Iterator[tuple[tuple[str, ...]
         yield _question(opening, opening.time_parts)
 
 
-def _question(opening: TraceHeader, parts: TimeParts | None) -> tuple[tuple[str, ...], str]:
+def _question(opening: TraceHeader, parts: TimeParts | None) -> Verb:
     """A question about what takes most of the time besides computation."""
     if parts is None:
         return ("tree",), "what ran inside what on the host"

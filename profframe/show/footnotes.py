@@ -33,8 +33,24 @@ _PHASES: Final = MappingProxyType(
         "dummy": "steps without requests",
     }
 )
+_ORIGINS: Final = MappingProxyType(
+    {
+        "before_trace": "allocated before recording began, usually weights and optimizer state: "
+        "its owner cannot be known",
+        "no_op": "allocated in the trace, but in no op",
+    }
+)
 COLUMNS: Final = MappingProxyType(
     {
+        "memory_peak": {
+            "before_trace_bytes": "the part that was allocated before recording began, usually "
+            "weights and optimizer state",
+            "unfreed_bytes": "allocated in the trace and never freed in it",
+        },
+        "memory_owners": {
+            "steps": "in how many profiler steps it was allocated: what is left of all of them "
+            "piles up",
+        },
         "stragglers": {
             "held_up_ns": "what the job would gain if the rank came with the others",
             "shared_ns": "its part of what several late ranks cost together",
@@ -48,6 +64,7 @@ VALUES: Final = MappingProxyType(
     {
         "idle": {"cause": _CAUSES},
         "gaps": {"cause": _CAUSES},
+        "memory_owners": {"origin": _ORIGINS},
         "phases": {"phase": _PHASES},
         "graph_layers": {"phase": _PHASES},
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -11,6 +11,8 @@ from profframe.show import units
 from profframe.show.device_time import LONGEST_NAME
 
 _MODULE: Final = "nn.Module: "
+_LEAST_BEFORE: Final = 0.01
+"""Minimum part of the peak from before the trace that is worth words."""
 
 
 def memory_texts(peaks: pl.DataFrame) -> tuple[str, ...]:
@@ -30,15 +32,27 @@ def memory_texts(peaks: pl.DataFrame) -> tuple[str, ...]:
     amount = f"at most {units.size(peak['allocated_bytes'])} allocated"
     if not peak["has_totals"]:
         amount += " since the trace began"
-    if reserved := peak["reserved_bytes"]:
-        amount += f" ({units.size(reserved)} reserved)"
-    text = f"{amount} on {_place(peak, peaks)}"
+    reserved = f" ({units.size(peak['reserved_bytes'])} reserved)" if peak["reserved_bytes"] else ""
+    place = f" on {_place(peak, peaks)}"
+    text = f"{amount}{reserved}{place}"
+    texts = [*_where(text, peak), text]
+    before = peak.get("before_trace_bytes") or 0
+    if before < _LEAST_BEFORE * peak["allocated_bytes"] or not before:
+        return (*texts,)
+    of_it = f"; {units.size(before)} of it from before the trace"
+    with_it = [f"{one}{of_it} (usually weights)" for one in texts]
+    return (*with_it, f"{text}{of_it}", f"{amount}{place}{of_it}", *texts)
+
+
+def _where(text: str, peak: Mapping[str, Any]) -> Iterator[str]:
+    """The text with the op and the module, and with the op alone, as far as they are known."""
     op, module = peak["op_name"], peak["module_name"]
     if op is None:
-        return (text,)
+        return
     at = f"{text}, at {_short(op)}"
-    of_module = () if module is None else (f"{at} in {_short(module.removeprefix(_MODULE))}",)
-    return (*of_module, at, text)
+    if module is not None:
+        yield f"{at} in {_short(module.removeprefix(_MODULE))}"
+    yield at
 
 
 def _place(peak: Mapping[str, Any], peaks: pl.DataFrame) -> str:

@@ -244,9 +244,13 @@ def text(
         row = _label("" if place else "gain")
         row.append(f"{gain:<{longest}}  ", style=f"not dim {STYLES.get(severity, '')}")
         rows.append(_line(row.append(_cut(finding, where, left), style="not dim")))
-    for place, (command, comment) in enumerate(typed):
-        rows.append(_command(_label("" if place else "next"), command, comment, width))
-    return Group(*rows)
+    return Group(*rows, *next_lines(typed, width))
+
+
+def next_lines(commands: Iterable[tuple[str, str]], width: int | None) -> Iterator[Text]:
+    """Lines with what to type next; the parameters are those of `text`."""
+    for place, (command, comment) in enumerate(commands):
+        yield _command(_label("" if place else "next"), command, comment, width)
 
 
 def _fitting(texts: Sequence[str], room: int | None) -> str:

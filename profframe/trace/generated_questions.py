@@ -998,7 +998,7 @@ def memory_owners(
     each: Each | None = None,
     on: On = None,
 ) -> pl.DataFrame:
-    """What was allocated at the memory peak, or is never freed, by op, module, line, annotation or step.
+    """What was allocated at the memory peak, or is never freed, by op, module, line or step.
 
     Parameters
     ----------

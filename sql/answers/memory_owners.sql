@@ -1,4 +1,4 @@
--- memory_owners: what was allocated at the memory peak, or is never freed, by op, module, line, annotation or step.
+-- memory_owners: what was allocated at the memory peak, or is never freed, by op, module, line or step.
 -- One row per (run, rank, device_type, device, origin, name), by device, the most bytes first, then by origin and name.
 -- The peak is that of memory_peak. Counts what was allocated until then and not freed; blocks are told apart as in memory_peak.
 -- With at=end, what is left after the last record: what the trace never frees. If its `steps` are all steps, it may pile up.
@@ -16,6 +16,7 @@
 -- no rows: no record of memory has an address
 -- divides by: rank
 -- main columns: name, bytes, share, origin, blocks, device, steps, max_bytes
+-- tables by: bytes
 -- parameter per  VARCHAR(op|module|line|annotation|step) = op  what each row is
 -- parameter at   VARCHAR(peak|end) = peak  the moment: the peak, or the end of the trace, for what is never freed
 -- run              VARCHAR         run that the trace belongs to
