@@ -75,6 +75,7 @@ LACKING: Final[Mapping[str, Lack]] = {
     "calls": Lack("runtime or driver calls", _DEVICE),
     "annotations": Lack("annotations", "wrap code in torch.profiler.record_function(name)"),
     "steps": Lack("profiler steps", _STEPS),
+    "timed_steps": Lack("steps with device time", _DEVICE),
     "device_work": Lack("device work (kernels, copies or fills)", _DEVICE),
     "kernels": Lack("kernels", _DEVICE),
     "copies": Lack("copies or fills", _DEVICE),

@@ -10,6 +10,7 @@
 -- calls            BOOLEAN  calls of the runtime or the driver
 -- annotations      BOOLEAN  annotations
 -- steps            BOOLEAN  profiler steps
+-- timed_steps      BOOLEAN  profiler steps with times of devices
 -- device_work      BOOLEAN  kernels, copies or fills of devices
 -- kernels          BOOLEAN  kernels
 -- copies           BOOLEAN  copies or fills
@@ -88,6 +89,7 @@ SELECT
     slices.calls,
     slices.annotations,
     (SELECT count(*) FROM profiler_steps) > 0 AS steps,
+    (SELECT count(compute_ns) FROM profiler_steps) > 0 AS timed_steps,
     slices.device_work,
     slices.kernels,
     slices.copies,

@@ -58,6 +58,7 @@ HAS: Final[Mapping[str, Callable[[Trace], bool]]] = {
     "calls": _kinds("runtime", "driver"),
     "annotations": _kinds("annotation", "device_annotation"),
     "steps": lambda t: t.profiler_steps.height > 0,
+    "timed_steps": lambda t: t.profiler_steps["compute_ns"].count() > 0,
     "device_work": _kinds(*BUSY),
     "kernels": _kinds("kernel"),
     "copies": _kinds("memcpy", "memset"),
@@ -360,4 +361,20 @@ def test_the_command_line_says_why_of_sql_and_filters(run: Run) -> None:
     assert shown.lstrip().startswith("dur\n")
     assert run("answer", "counter_series", GPU, "-p", "name=x")[1].startswith(
         "no rows: no counters"
+    )
+
+
+def test_steps_keep_their_device_time_where_other_tables_are_filtered() -> None:
+    trace = loaded(
+        event("ProfilerStep#1", 0, 90, category="user_annotation"),
+        event("cudaLaunchKernel", 5, 9, category="cuda_runtime", correlation=1),
+        event("a", 20, 60, category="kernel", correlation=1, device=0, stream=7),
+    )
+    host = trace.filter(kinds=["annotation", "runtime"])
+    for name in ("time_breakdown", "step_communication"):
+        assert host.answer(name).select("step", "compute_ns").rows() == [(1, 40)], name
+    none: Any = loaded(event("aten::mm", 0, 10)).time_breakdown()
+    assert none.why_empty.startswith(
+        "no device work (kernels, copies or fills) and no steps with device time in this trace; "
+        "record with activities="
     )
