@@ -184,7 +184,8 @@ class _Open:
         identity = source.identity()
         if identity is None or terms.tables:
             return Database(source, terms)
-        key = identity, terms.files, terms.memory_limit
+        files = tuple(map(os.path.realpath, terms.files))
+        key = identity, files, terms.memory_limit
         with self._lock:
             database = self._of_stores.pop(key, None) or Database(source, terms)
             self._of_stores[key] = database

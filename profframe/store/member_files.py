@@ -75,7 +75,8 @@ class Store:
 
     def identity(self) -> Hashable:
         """Equal for stores of the same unchanged files."""
-        return self.path, self.places, self.is_current
+        # A relative path is of another store after a change of the working folder.
+        return self.path.absolute(), self.places, self.is_current
 
     def files(self, table: str) -> list[str]:
         """Paths of one table's files, by run and rank.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -58,6 +59,20 @@ def test_a_store_that_is_written_again_is_another(root: Path) -> None:
     after = load(root)
     assert database(after) is not database(before)
     assert after.sql("SELECT max(name) AS n FROM events").item() == "b 1"
+
+
+def test_a_relative_path_is_another_store_in_another_folder(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a copy, whose files are the same by size and time."""
+    shutil.copytree(root, tmp_path / "other/store")
+    for folder in (tmp_path, tmp_path / "other"):
+        Path(folder, "words.csv").write_text(f"word\n{folder.name}\n")
+        monkeypatch.chdir(folder)
+        trace = load("store")
+        assert trace.sql("SELECT max(name) AS n FROM events").item() == "a 1"
+        words = trace.sql("FROM read_csv('words.csv')", files="words.csv")
+        assert words.item() == folder.name
 
 
 def test_filters_of_one_trace_take_turns(trace: Trace) -> None:
