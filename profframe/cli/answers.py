@@ -15,7 +15,7 @@ from profframe.cli import completion
 from profframe.cli.dividing import Spread, check_folder, with_spread
 from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load
-from profframe.cli.messages import warn
+from profframe.cli.messages import warn, warn_of_library
 from profframe.cli.output import OutputOptions, as_prose, with_metrics, with_output
 from profframe.cli.part import Part, with_part
 from profframe.cli.rank_means import RankMeans
@@ -179,6 +179,7 @@ def answer(
     main = (analysis or select).main
     _emit(name, given, trace, rows, output, keep=keep, main=main)
     _say_next(name, given, rows, output, sources=sources, facts=facts, part=part)
+    _notes_of_lines(name, given, trace, rows, output)
     return 0
 
 
@@ -238,11 +239,14 @@ def _with_paths(rows: pl.DataFrame, trace: Trace, output: OutputOptions) -> pl.D
     return frame(rows, docs=docs_of(rows), note="\n".join(notes)) if notes else rows
 
 
-def _note_of_one_line(
-    name: str, given: Mapping[str, str], rows: pl.DataFrame, output: OutputOptions
+def _notes_of_lines(
+    name: str, given: Mapping[str, str], trace: Trace, rows: pl.DataFrame, output: OutputOptions
 ) -> None:
-    """Say to people how to look into libraries if one line has nearly all the time of a rank."""
-    if name != "python_lines" or "into" in given or output.form != "table":
+    """Say that no frame is of a library, or how to look into some if one line has all the time."""
+    if "into" in given:
+        warn_of_library(trace, given["into"])
+        return
+    if name != "python_lines" or output.form != "table":
         return
     if any(share >= _NEARLY_ALL for share in rows["self_share"].drop_nulls()):
         click.echo(

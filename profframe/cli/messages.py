@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from profframe.errors import without_secrets
 from profframe.show.units import visible
+
+if TYPE_CHECKING:
+    from profframe.trace.trace import Trace
 
 BAD_INPUT: Final = 1
 WRONG_USAGE: Final = 2
@@ -34,3 +37,11 @@ def complain(message: str) -> int:
 def warn(message: str) -> None:
     """Write one line of warning."""
     click.echo(f"warning: {visible(without_secrets(message))}", err=True)
+
+
+def warn_of_library(trace: Trace, into: str) -> None:
+    """Warn if no frame is of a library that was named: the rows are as without it."""
+    from profframe.trace.libraries import absent_library
+
+    if absent := absent_library(trace, into):
+        warn(f"--into: {absent}")

@@ -14,7 +14,7 @@ from profframe.cli import completion
 from profframe.cli.dividing import Spread, with_spread
 from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load, naming
-from profframe.cli.messages import warn
+from profframe.cli.messages import warn, warn_of_library
 from profframe.cli.output import OutputOptions, with_output
 from profframe.cli.part import Part, heading, together, with_part
 from profframe.cli.rank_means import has_several_ranks
@@ -122,6 +122,8 @@ def show(
         has_means = per is None and not part.ranks and has_several_ranks(session)
         if into is not None and not opening.breakdown.height:
             warn("--into: no device work, so no idle time by line: see answer python_lines --into")
+        elif into is not None:
+            warn_of_library(session, into)
         tables = ranked(session, opening, top, sort, output, has_means=has_means, into=into)
         output.echo(first, *_parts(opening, tables, top, output.width))
 

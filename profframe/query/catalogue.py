@@ -20,6 +20,7 @@ from profframe.errors import ParameterError, UnknownNameError
 from profframe.query import analyses, macros, renamed
 from profframe.query.arrangement import shared
 from profframe.query.header import CONVERT, Answer, Parameter, parse, read_sql, sql_directory
+from profframe.query.parameters import ONLY_WITH
 from profframe.query.rules import ANSWER, SHARED_FIRST, Advice, Paths, assemble
 from profframe.query.rules import rules as all_rules
 from profframe.query.sources import tables_for
@@ -145,7 +146,8 @@ def _own(answer: Answer, chosen: Answer, given: dict[str, object]) -> dict[str, 
     for name, value in given.items():
         if name in foreign and _is_given(foreign[name], value, chosen):
             taking = [one.choice for one in answer.selects if foreign[name] in one.parameters]
-            where = f"with {taking[0]}" if taking[0] else f"without {chosen.choice}"
+            taken = ONLY_WITH.get(name, taking[0])
+            where = f"with {taken}" if taken else f"without {chosen.choice}"
             raise ParameterError(f"{answer.where}: {name} can be given only {where}")
     return {name: value for name, value in given.items() if name not in foreign}
 

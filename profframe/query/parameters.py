@@ -13,13 +13,15 @@ from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.formulas.dtypes import peak_name
 from profframe.facts.torch_compat.releases import averages_frames, installed
 from profframe.query.arrangement import divided, shared
-from profframe.query.header import CONVERT, WORDS, Answer, Parameter
+from profframe.query.header import CONVERT, WORDS, Answer, Choice, Parameter
 from profframe.query.selection import filter_of, literal
 
 AS_TORCH: Final[Mapping[str, Callable[[], object]]] = MappingProxyType(
     {"include_python_functions": lambda: averages_frames(installed())}
 )
 """Defaults with ``compat="torch"``, by parameter: those of the installed release of torch."""
+ONLY_WITH: Final[Mapping[str, Choice]] = MappingProxyType({"into": Choice("by", ("line",))})
+"""Parameters that need another one where a form of an answer takes both."""
 _VARIABLE: Final = re.compile(r"getvariable\('(\w+)'\)")
 
 
@@ -110,12 +112,14 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
         for name in declared.keys() & AS_TORCH.keys():
             if converted.get(name) is None:
                 converted[name] = AS_TORCH[name]()
-    into = converted.get("into")
-    goes_into = into is not None and into != declared["into"].default
-    if goes_into and converted.get("by") not in {None, "line"}:
-        raise ParameterError(
-            f"{answer.where}: into is about lines: by=line, not by={converted['by']}"
-        )
+    for name in ONLY_WITH.keys() & converted.keys():
+        choice, other = ONLY_WITH[name], converted.get(ONLY_WITH[name].parameter)
+        is_default = converted[name] in {None, declared[name].default}
+        if not is_default and other not in {None, *choice.values}:
+            raise ParameterError(
+                f"{answer.where}: {name} can be given only with {choice}, not "
+                f"{choice.parameter}={other}"
+            )
     if "dtype" in declared:
         check_override(converted.get("dtype"), converted.get("override"))
     return converted

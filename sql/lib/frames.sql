@@ -28,6 +28,13 @@ CREATE OR REPLACE TEMP MACRO library_names() AS
     || 'transformer_engine|transformers|triton|triton_kernels|typer|typing_extensions|urllib3|uvicorn|uvloop|wandb|'
     || 'webdataset|xformers|yaml|zmq';
 
+-- has_line: whether a Python frame has a line, which module calls and built-in functions have not.
+-- parameter name VARCHAR  name of the frame: `path/file.py(12): function`
+-- returns BOOLEAN  whether it has
+-- example: SELECT has_line('train.py(12): step')
+CREATE OR REPLACE TEMP MACRO has_line(name) AS
+regexp_matches(name, '\(\d+\)(?::|$)');
+
 -- is_own_frame: whether a Python frame is the user's own code: not PyTorch, Python, a package, a module call (`nn.Module: ...`),
 -- a built-in function, or code generated at run time. Notebook cells are the user's own.
 -- parameter name VARCHAR  name of the frame: `path/file.py(12): function`
@@ -39,7 +46,16 @@ NOT regexp_matches(
     '^nn\.Module: |^<(?:[^is]|i[^p]|s[^t]|st[^d])|(?:^|/)(?:torch|triton|functorch|torchgen)/|/(?:site|dist)-packages/'
     || '|/lib/python[\d.]+/|^[A-Za-z]:.*/Lib/[^/]+\.py\(|/torchinductor_|^(?:\./)?(?:' || library_names() || ')(?:/|\.py\()'
 )
-AND regexp_matches(name, '\(\d+\)(?::|$)');
+AND has_line(name);
+
+-- is_of_library: whether the path of a Python frame has a folder or module of that name.
+-- parameter name VARCHAR  name of the frame: `path/file.py(12): function`
+-- parameter library VARCHAR  the folder or module: torch, torch/utils/data, PIL
+-- returns BOOLEAN  whether it has
+-- example: SELECT is_of_library('torch/nn/functional.py(12): linear', 'torch/nn')
+CREATE OR REPLACE TEMP MACRO is_of_library(name, library) AS
+contains('/' || replace(name, chr(92), '/'), '/' || library || '/')
+OR contains('/' || replace(name, chr(92), '/'), '/' || library || '.py(');
 
 -- is_line: whether time is counted for a Python frame: one of the user's own code, or of a library that is wanted. Calls
 -- without a line (`nn.Module: ...`, built-in functions) count for the frame that they are in.
@@ -50,11 +66,9 @@ AND regexp_matches(name, '\(\d+\)(?::|$)');
 CREATE OR REPLACE TEMP MACRO is_line(name, library) AS
 CASE
     WHEN library = 'none' THEN is_own_frame(name)
-    WHEN NOT regexp_matches(name, '\(\d+\)(?::|$)') THEN false
+    WHEN NOT has_line(name) THEN false
     WHEN library = 'all' THEN true
-    ELSE is_own_frame(name)
-        OR contains('/' || replace(name, chr(92), '/'), '/' || library || '/')
-        OR contains('/' || replace(name, chr(92), '/'), '/' || library || '.py(')
+    ELSE is_own_frame(name) OR is_of_library(name, library)
 END;
 
 -- is_wait: whether a Python frame is a function of Python's library that waits for another thread, process or connection. Torch

@@ -8,6 +8,8 @@ from profframe import load
 from profframe.cli.rankings import Ranking
 from profframe.errors import ParameterError
 from profframe.show import compact_tables, terminal
+from profframe.trace.libraries import absent_library
+from tests.builders import event, loaded
 from tests.conftest import ROOT, Run
 
 STACKS = ROOT / "examples" / "cpu_training_stack.json.gz"
@@ -40,7 +42,7 @@ def test_idle_time_is_the_same_with_libraries() -> None:
     assert own["idle_ns"].sum() == of_all["idle_ns"].sum()
     with pytest.raises(ParameterError, match="into"):
         load(LINES).idle(into="all")
-    with pytest.raises(ParameterError, match="into is about lines: by=line, not by=op"):
+    with pytest.raises(ParameterError, match="into can be given only with by=line, not by=op"):
         load(LINES).idle(by="op", into="all")
 
 
@@ -112,7 +114,7 @@ def test_show_proposes_a_command_that_a_shell_reads() -> None:
     [
         (("answer", "gaps", ONE_LINE), "gaps has no rows by line of code"),
         (("answer", "critical_path", ONE_LINE), "these have: idle, python_lines"),
-        (("answer", "idle", ONE_LINE), "into can be given only with by=line"),
+        (("answer", "idle", ONE_LINE), "into can be given only with by=line ("),
         (("answer", "idle", ONE_LINE, "-p", "by=op"), "by=line, not by=op"),
         (("answer", "python_lines", ONE_LINE, "-p", "into=all"), "give only one"),
         (("show", ONE_LINE, "--format", "csv"), "only the tables of the terminal"),
@@ -126,3 +128,45 @@ def test_a_library_is_refused_without_lines(
     code, _, error = run(*arguments, "--into", "torch")
     assert code == 2
     assert message in error
+
+
+FRAMES = (
+    ("main.py(3): train", 0, 90),
+    ("/x/site-packages/PIL/Image.py(9): open", 5, 30),
+    ("torch/utils/data/_utils/fetch.py(50): fetch", 35, 60),
+    ("<built-in method torchvision>", 36, 40),
+)
+
+
+@pytest.mark.parametrize(
+    ("into", "absent"),
+    [
+        ("none", None), ("all", None), ("PIL", None), ("PIL/Image", None),
+        ("torch/utils/data", None),
+        ("pil", "no frame is of a folder or module 'pil'; did you mean 'PIL'?"),
+        ("torch/dat", "no frame is of a folder or module 'torch/dat'; did you mean 'data'?"),
+        ("torchvision", "no frame is of a folder or module 'torchvision'; did you mean 'torch'?"),
+        ("zlib", "no frame is of a folder or module 'zlib'"),
+        ("Image.py", "no frame is of a folder or module 'Image.py'; did you mean 'Image'?"),
+    ],
+)  # fmt: skip
+def test_a_library_without_frames_is_named_with_its_like(into: str, absent: str | None) -> None:
+    rows = (event(*frame, category="python_function") for frame in FRAMES)
+    assert absent_library(loaded(*rows), into) == absent
+
+
+def test_libraries_in_stacks_of_ops() -> None:
+    trace = loaded(event("aten::mm", 0, 9, stack="torch/nn/linear.py(5): forward;a.py(1): f"))
+    assert absent_library(trace, "torch/nn") is None
+    assert absent_library(trace, "zlib") == "no frame is of a folder or module 'zlib'"
+    assert absent_library(loaded(event("aten::mm", 0, 9)), "zlib") is None
+
+
+@pytest.mark.parametrize(
+    "arguments", [("answer", "python_lines"), ("answer", "idle", "-p", "by=line"), ()]
+)
+def test_the_command_line_warns_of_an_unknown_library(run: Run, arguments: tuple[str, ...]) -> None:
+    code, _, error = run(*arguments, ONE_LINE, "--into", "torhc")
+    assert code == 0
+    expected = "warning: --into: no frame is of a folder or module 'torhc'; did you mean 'torch'?\n"
+    assert error.startswith(expected)
