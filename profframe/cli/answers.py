@@ -243,7 +243,7 @@ def _notes_of_lines(
     name: str, given: Mapping[str, str], trace: Trace, rows: pl.DataFrame, output: OutputOptions
 ) -> None:
     """Say that no frame is of a library, or how to look into some if one line has all the time."""
-    if "into" in given:
+    if "into" in given and not name.endswith(".sql"):
         warn_of_library(trace, given["into"])
         return
     if name != "python_lines" or output.form != "table":

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 _MAX_GAPS: Final = 5
-_OF_IDLE: Final = "of all idle time of the device"
-_OF_ROW: Final = "part of the total of the row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +37,8 @@ class Ranking:
     """What means are sorted by, if it is something else."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Of the answer."""
-    shares: Mapping[str, str] = field(default_factory=dict)
-    """What percentages are of, or what else a column means, by column."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What columns mean of which the header of the answer does not say it, or not all."""
     explains: bool = True
     """Whether words in it are explained, and not in a table above."""
 
@@ -48,7 +46,18 @@ class Ranking:
         """What is said below the rows that are shown, by column."""
         from profframe.show.footnotes import footnotes
 
-        return footnotes(shown, self.shares, self.answer if self.explains else "")
+        return footnotes(shown, self._words(), self.answer if self.explains else "")
+
+    def _words(self) -> Mapping[str, str]:
+        """What percentages are of, as the header says, by their names here."""
+        from profframe.show import compact_tables
+        from profframe.show.footnotes import of_shares
+
+        select = self._select()
+        shown = _shown(compact_tables.NAMES.get(select.name, {}))
+        shares = of_shares({column.name: column.doc for column in select.columns})
+        here = {name: text for own, text in shares.items() for name in (own, *shown.get(own, ()))}
+        return {**here, **self.words}
 
     def part(self, top: int, width: int | None) -> RenderableType:
         """The first rows as a table."""
@@ -152,7 +161,6 @@ def _rankings(
         keys,
         "self_ns",
         order,
-        shares={"self_share": "of all self time of the host, or of the devices for what ran there"},
     )
     if opening.breakdown.height:
         per = "name" if output.full_names else "short_name"
@@ -163,7 +171,6 @@ def _rankings(
             RankKeys(("name",), ("category",)),
             "total_ns",
             parameters={} if output.full_names else {"per": per},
-            shares={"kernels_share": "of the time of all kernels", "top_op_share": _OF_ROW},
         )
 
 
@@ -173,13 +180,7 @@ def _phases(opening: TraceHeader) -> Iterator[Ranking]:
 
     if opening.phases.height:
         title = "Inference phases, from their start on the host"
-        of = {
-            "idle_share": "of the span",
-            "graph_share": "part of the device time that graphs launched",
-            "known_share": "part of the device time with known work and peak",
-            "roofline_share": "how close that part comes to the limits of the device",
-        }
-        yield Ranking(title, compact_tables.phases(opening.phases), "phases", shares=of)
+        yield Ranking(title, compact_tables.phases(opening.phases), "phases")
 
 
 def _device_rankings(
@@ -198,7 +199,7 @@ def _device_rankings(
         f"Device time{'' if 'step' in times.columns else f', {compact_tables.WHOLE}'}",
         times,
         "time_breakdown",
-        shares={"idle_share": f"of the span{idle_of and f', in which {idle_of}'}"},
+        words={"idle_share": f"of the span{idle_of and f', in which {idle_of}'}"},
     )
     yield Ranking(
         "Time of the devices by category",
@@ -206,7 +207,6 @@ def _device_rankings(
         "kernel_categories",
         RankKeys(("category", "class")),
         "total_ns",
-        shares={"share": "of the time of all kernels, copies and fills"},
     )
     if "host_op" in opening.kinds["kind"]:
         yield _ops(trace, opening)
@@ -217,7 +217,6 @@ def _device_rankings(
         RankKeys(("cause",), ("device",)),
         "idle_ns",
         parameters={"per": "device"},
-        shares={"idle_share": "of the time from the first to the last work of the device"},
     )
     lines = trace.idle(by="line", per="device", into=into or "none")
     yield Ranking(
@@ -227,13 +226,10 @@ def _device_rankings(
         RankKeys(("line",), ("device",)),
         "idle_ns",
         parameters={"by": "line", "per": "device", **({"into": into} if into else {})},
-        shares={"share": _OF_IDLE},
     )
     limit = min(top, _MAX_GAPS)
     gaps = columns.since_start(compact_tables.gaps(trace.gaps(top=limit), limit), trace.traces)
-    yield Ranking(
-        "Largest gaps", columns.compact(gaps), "gaps", shares={"share": _OF_IDLE}, explains=False
-    )
+    yield Ranking("Largest gaps", columns.compact(gaps), "gaps", explains=False)
 
 
 def _ops(trace: Trace, opening: TraceHeader) -> Ranking:
@@ -248,10 +244,6 @@ def _ops(trace: Trace, opening: TraceHeader) -> Ranking:
         "key_averages",
         RankKeys(("name",), ("node_id",), wholes=(("self_device_share", "self_device_ns"),)),
         "self_device_ns",
-        shares={
-            "self_device_share": "of the time of all kernels, copies and fills",
-            "total_device_ns": "with what the op calls",
-        },
     )
 
 
@@ -263,6 +255,5 @@ def _rank_rankings(trace: Trace) -> Iterator[Ranking]:
         return
     late = trace.stragglers()
     if late.height:
-        of = {"last_share": "of its collectives"}
         rows, title = compact_tables.stragglers(late), compact_tables.stragglers_title(late)
-        yield Ranking(title, rows, "stragglers", by="held_up_ns", shares=of)
+        yield Ranking(title, rows, "stragglers", by="held_up_ns")

@@ -51,6 +51,10 @@ COLUMNS: Final = MappingProxyType(
             "steps": "in how many profiler steps it was allocated: what is left of all of them "
             "piles up",
         },
+        "key_averages": {
+            "self_device_share": "of the time of all kernels, copies and fills",
+            "total_device_ns": "with what the op calls",
+        },
         "stragglers": {
             "held_up_ns": "what the job would gain if the rank came with the others",
             "shared_ns": "its part of what several late ranks cost together",

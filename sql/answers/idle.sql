@@ -32,7 +32,7 @@
 -- mean_ns          BIGINT   ns    mean gap, rounded half up
 -- max_ns           BIGINT   ns    longest gap
 -- share            DOUBLE   0..1  idle_ns over that of all causes but unrecorded, of the stream or device; NULL for unrecorded
--- span_share       DOUBLE   0..1  idle_ns over span_ns
+-- span_share       DOUBLE   0..1  idle_ns over span_ns, which is from the first to the last work
 -- busy_ns          BIGINT   ns    time in which the stream, or the device, was busy; what overlaps counts once
 -- span_ns          BIGINT   ns    first start to last end on the stream, or the device; NULL beyond BIGINT
 -- line_name        VARCHAR        user's line with the most of idle_ns; NULL if there is none

@@ -9,7 +9,8 @@
 -- recorded: kernels
 -- divides by: rank
 -- over ranks: name, class
--- main columns: name, total_ns, calls, share, p50_ns, top_op, mean_ns, max_ns, launch_site, category, min_ns, std_ns
+-- main columns: name, total_ns, calls, share, top_op, top_op_share, p50_ns, launch_site, launch_site_share, mean_ns, max_ns
+-- main columns: category, min_ns, std_ns
 -- parameter per     VARCHAR(name|short_name|category|class|launch) = name  what each row is; launch: grid, block, registers
 -- parameter top     BIGINT = 0                                    N: the N largest per rank, and one row `others`; 0: all
 -- parameter copies  BOOLEAN = false                               include memory copies and fills

@@ -8,6 +8,7 @@ from functools import partial
 import polars as pl
 import pytest
 
+from profframe.cli.rankings import Ranking
 from profframe.query.catalogue import catalogue
 from profframe.query.header import Answer
 from profframe.show.columns import unit_by_name
@@ -20,7 +21,7 @@ _SELECTS = [select for answer in catalogue() for select in answer.selects]
 
 def test_percentages_say_what_they_are_of(run: Run) -> None:
     printed = run("answer", "idle", "examples/gpu_training.json.gz")[1]
-    assert 'span %: "idle" over "span"' in printed
+    assert 'span %: "idle" over "span", which is from the first to the last work' in printed
     assert "kernel_wait: the usual delay between two kernels" in printed
     assert "other: " not in printed
     columns = ("--columns", "idle_ns,span_ns")
@@ -39,7 +40,7 @@ def test_tables_of_the_first_screen_say_what_percentages_are_of(run: Run) -> Non
     tables = run("examples/serving.json.gz")[1].split("\n\n")[2:]
     with_shares = [table for table in tables if "%" in table.splitlines()[1]]
     assert len(with_shares) > 5
-    assert all("%: " in table for table in with_shares)
+    assert all("%: " in " ".join(table.split()) for table in with_shares)
     assert sum("mixed: prefill and decode in one batch" in table for table in tables) == 1
     assert sum("host_wait: the next work was launched only after" in table for table in tables) == 1
 
@@ -119,3 +120,25 @@ def test_verbs_with_tables_say_what_percentages_are_of(run: Run) -> None:
     assert "\npart %: of all cost of its kind, late or transfer" in run("blame", "examples/job")[1]
     changes = run("diff", "examples/fp32.json.gz", "examples/bf16.json.gz")[1]
     assert "\ngrowth %: of the first side" in changes
+
+
+def test_tables_of_a_trace_have_the_words_of_headers_by_their_names() -> None:
+    rows = pl.DataFrame({"kernels_share": [0.5], "top_op_share": [0.5]})
+    assert dict(Ranking("Kernels", rows, "kernels").notes(rows)) == {
+        "kernels_share": 'kernels %: "total" over all rows of the run and rank',
+        "top_op_share": 'top op %: part of "total" that "top op" launched',
+    }
+    rows = pl.DataFrame({"self_device_share": [0.5], "total_device_ns": [3]})
+    assert dict(Ranking("Ops", rows, "key_averages").notes(rows)) == {
+        "self_device_share": "self device %: of the time of all kernels, copies and fills",
+        "total_device_ns": "total device: with what the op calls",
+    }
+
+
+def test_words_of_a_table_itself_come_before_those_of_the_header() -> None:
+    rows = pl.DataFrame({"share": [0.5], "idle_share": [0.5]})
+    ranking = Ranking("Idle", rows, "idle", words={"idle_share": "of the span"})
+    assert dict(ranking.notes(rows)) == {
+        "share": '%: "idle" over that of all causes but unrecorded, of the stream or device',
+        "idle_share": "idle %: of the span",
+    }

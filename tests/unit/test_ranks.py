@@ -231,7 +231,7 @@ def test_a_summary_says_who_is_waited_for(tmp_path: Path, run: Run) -> None:
     words = ["3", "10", "10", "100.0", "%", "200.000", "us", "20.000", "us", "0.000", "us"]
     assert first.split() == [*words, "host", "aten::mm"]
     assert second.split()[0] == "0"
-    assert note[0].startswith("last %: of its collectives; held up: what the job would gain if ")
+    assert note[0].startswith('last %: "times last" over collectives; held up: what the job would')
 
 
 def test_a_summary_is_on_one_clock(tmp_path: Path, run: Run) -> None:

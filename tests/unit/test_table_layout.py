@@ -15,12 +15,13 @@ from rich.cells import cell_len
 
 from profframe.cli.output import OutputOptions
 from profframe.errors import AnswerError
-from profframe.query.catalogue import selects
+from profframe.query.catalogue import find, selects
 from profframe.query.division import ranked_by
 from profframe.query.header import Answer, parse
-from profframe.show import table_layout, terminal
+from profframe.show import columns, table_layout, terminal
 from profframe.show.table_layout import Column, Wishes, layout
 from profframe.trace.trace import Trace
+from tests.builders import event, loaded
 from tests.conftest import Run
 
 WIDE: Final = pl.DataFrame(
@@ -248,3 +249,21 @@ def test_what_is_left_out_can_be_pasted(
         code, out, err = run(*command)
         again = {name for others, _ in hints(out) for name in others}
         assert (code, again & {*names}) == (0, {*()}), err
+
+
+def test_a_narrow_table_of_kernels_says_how_much_of_one_its_op_launched() -> None:
+    """Else all of it would seem to be of that op."""
+    rows = loaded(
+        event("aten::mul_", 0, 20),
+        event("cudaLaunchKernel", 5, 9, category="cuda_runtime", correlation=1),
+        event("aten::addcdiv_", 30, 50),
+        event("cudaLaunchKernel", 35, 39, category="cuda_runtime", correlation=2),
+        event("cudaLaunchKernel", 40, 44, category="cuda_runtime", correlation=3),
+        *(event(name, at, end, category="kernel", correlation=number, device=0, stream=7)
+          for number, name, at, end in (
+              (1, "a", 100, 160), (2, "a", 200, 240), (3, "b", 300, 310),
+          )),
+    ).kernels()  # fmt: skip
+    shown = rows.select(columns.informative(rows))
+    printed = terminal.text(terminal.table(shown, 72, main=find("kernels").main), 72)
+    assert re.search(r"aten::mul_ +60\.0 %", printed)
