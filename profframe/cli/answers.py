@@ -40,19 +40,6 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 _NEARLY_ALL: Final = 0.9
-_RECOMPUTED_WITHIN: Final = """
-SELECT
-    run, rank,
-    CASE
-        WHEN count_if(is_recompute AND step IS NULL) = 0
-            THEN count(DISTINCT step) FILTER (is_recompute)
-    END AS steps,
-    sum(dur_ns) FILTER (device_class(kind, kernel_category) = 'communication')
-    / sum(dur_ns) FILTER (is_busy(kind)) AS communication_share
-FROM events
-GROUP BY run, rank
-"""
-"""In how many steps something ran again, and what part of device time communicates."""
 
 
 @verbs.command()
@@ -216,15 +203,14 @@ def _opening(
     name: str, given: Mapping[str, str], trace: Trace, rows: pl.DataFrame, output: OutputOptions
 ) -> tuple[int | None, str]:
     """Number of rows for people, and a line above them: of what ran again, how much in all."""
+    from profframe.query.header import sql_directory
     from profframe.show import recompute_text
 
     if name != "recompute" or output.form != "table" or not rows.height:
         return None, ""
-    within = trace.sql(_RECOMPUTED_WITHIN)
-    if "top" in given:
-        return None, recompute_text.headline(trace.recompute(), within)
-    most = recompute_text.MOST_ROWS
-    return most, recompute_text.title(rows, most, within)
+    totals = trace.answer(sql_directory() / "inner" / "recompute_totals.sql")
+    most = None if "top" in given else recompute_text.MOST_ROWS
+    return most, recompute_text.title(totals, rows.height, most)
 
 
 def _with_paths(rows: pl.DataFrame, trace: Trace, output: OutputOptions) -> pl.DataFrame:

@@ -1,8 +1,9 @@
 -- recompute: what ran again in backward, for activation checkpointing, by module and op.
 -- One row per (run, rank, module, op), the most device_ns first, then in this order.
 -- Only ops that did something themselves count, each with the work that it launched itself. What Python launched without an op (a
--- Triton kernel) is in the rows without one. See `is_recompute` in `events`.
--- In a bare shell read from `sql/lib` first: devices.
+-- Triton kernel) is in the rows without one. See `is_recompute` in `events`. Shares are of the kernels, copies and fills of the
+-- steps in which something ran again, and of the whole rank if some of it was in no step.
+-- In a bare shell read from `sql/lib` first: devices, recompute.
 -- needs: events
 -- recorded: recomputed
 -- divides by: rank
@@ -17,7 +18,7 @@
 -- kernels        BIGINT        number of kernels that they launched
 -- kernel_ns      BIGINT   ns    sum of the durations of these kernels
 -- device_ns      BIGINT   ns    the same with copies and fills
--- share          DOUBLE   0..1  device_ns over that of all kernels, copies and fills of the run and rank; NULL if that is 0
+-- share          DOUBLE   0..1  device_ns over all work of the steps in which something ran again; NULL if 0
 WITH slices AS MATERIALIZED (
     SELECT
         run, rank, event_id, kind, name, dur_ns, self_ns, op_id, launch_id, coalesce(replays, 1) AS calls,
@@ -50,12 +51,6 @@ parts AS (
     SELECT run, rank, module, 0 AS calls, kernels, kernel_ns, device_ns
     FROM work
     WHERE op_id IS NULL
-),
-totals AS (
-    SELECT run, rank, sum(dur_ns) AS all_ns
-    FROM events
-    WHERE is_busy(kind)
-    GROUP BY run, rank
 )
 SELECT
     parts.run,
@@ -68,8 +63,8 @@ SELECT
     coalesce(sum(kernels), 0)::BIGINT AS kernels,
     coalesce(sum(kernel_ns), 0)::BIGINT AS kernel_ns,
     coalesce(sum(device_ns), 0)::BIGINT AS device_ns,
-    coalesce(sum(device_ns), 0) / nullif(any_value(totals.all_ns), 0) AS share
+    coalesce(sum(device_ns), 0) / nullif(any_value(wholes.whole_ns), 0) AS share
 FROM parts
-LEFT JOIN totals ON parts.run = totals.run AND parts.rank = totals.rank
+LEFT JOIN recompute_wholes(events) AS wholes ON parts.run = wholes.run AND parts.rank = wholes.rank
 GROUP BY parts.run, parts.rank, parts.module, parts.op
 ORDER BY 10 DESC, parts.run, parts.rank, parts.module NULLS LAST, parts.op NULLS LAST
