@@ -202,12 +202,14 @@ def _emit(
 def _opening(
     name: str, given: Mapping[str, str], trace: Trace, rows: pl.DataFrame, output: OutputOptions
 ) -> tuple[int | None, str]:
-    """Number of rows for people, and a line above them: of what ran again, how much in all."""
+    """Number of rows for people, and a line above them: how much it is in all."""
     from profframe.query.header import sql_directory
-    from profframe.show import recompute_text
+    from profframe.show import host_waits_text, recompute_text
 
-    if name != "recompute" or output.form != "table" or not rows.height:
+    if name not in {"host_waits", "recompute"} or output.form != "table" or not rows.height:
         return None, ""
+    if name == "host_waits":
+        return None, host_waits_text.headline(trace.host_waits(), trace.traces)
     totals = trace.answer(sql_directory() / "inner" / "recompute_totals.sql")
     most = None if "top" in given else recompute_text.MOST_ROWS
     return most, recompute_text.title(totals, rows.height, most)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _CAUSES: Final = MappingProxyType(
     {
-        "host_wait": "the next work was launched only after the gap began; a launch that takes "
-        "long is in it",
+        "host_wait": "the device waited for the host: the next work was launched only after the "
+        "gap began; a launch that takes long is in it, and answer host_waits has the reverse",
         "sync": "the stream waited for another stream",
         "kernel_wait": "the usual delay between two kernels",
         "other": "launched before the gap, or its launch is not in the trace, and nothing "

@@ -4,14 +4,15 @@
 -- did: the copy had ended when its call returned. For a copy of pageable memory to a device, which the host makes itself, and for
 -- calls whose copy is not in the trace, the call has to have held up the host (`holds_up`). A call inside one that waits is part
 -- of that one, and a call without a duration does not count. In device_idle_ns no device had work. What a call costs afterwards,
--- when a device waits for the next launch, is not in it: `gaps` has that time, and rule `blocking_calls` of `advice` judges it.
--- In a bare shell read from `sql/lib` first: devices, lanes, frames, phase_names, launch_sites, critical_path.
+-- when devices wait for the next launch, is idle_after_ns; rule `blocking_calls` of `advice` judges both. Cause `host_wait` of
+-- `idle` is the reverse: all time in which a device waited for the host, whatever that did.
+-- In a bare shell read from `sql/lib` first: devices, lanes, busy, frames, phase_names, launch_sites, critical_path.
 -- needs: events
 -- recorded: calls
 -- no rows: no call waited: none synchronises, and no copy held up the host
 -- divides by: rank
 -- over ranks: name, op, call_site
--- main columns: name, op, total_ns, calls, device_idle_ns, call_site, host_share, max_ns
+-- main columns: name, op, total_ns, calls, device_idle_ns, idle_after_ns, call_site, host_share, max_ns
 -- run            VARCHAR        run that the trace belongs to
 -- rank           INTEGER        rank within the run
 -- name           VARCHAR        name of the call
@@ -21,6 +22,7 @@
 -- total_ns       BIGINT   ns    time of the host in them, summed over threads; NULL beyond BIGINT
 -- max_ns         BIGINT   ns    longest of them
 -- device_idle_ns BIGINT   ns    part of total_ns in which no device of the rank was busy; NULL without devices
+-- idle_after_ns  BIGINT   ns    time without device work after calls, up to the next work or wait; NULL without devices
 -- host_share     DOUBLE   0..1  total_ns over the span of the threads of the rank that made such calls: first start to last end
 WITH names AS MATERIALIZED (
     SELECT name, is_synchronising(name) AS synchronises
@@ -30,7 +32,7 @@ WITH names AS MATERIALIZED (
 calls AS MATERIALIZED (
     SELECT
         call.run, call.rank, call.event_id, call.parent_id, call.annotation_id, call.thread, call.name, call.python_stack,
-        call.dur_ns, call.start_ns + call.dur_ns AS end_ns, call.idle_ns, names.synchronises
+        call.start_ns, call.dur_ns, call.start_ns + call.dur_ns AS end_ns, call.idle_ns, names.synchronises
     FROM events AS call
     JOIN few('names') AS names ON call.name = names.name
     WHERE is_call(call.kind) AND call.dur_ns IS NOT NULL
@@ -56,13 +58,44 @@ waits AS MATERIALIZED (
     ANTI JOIN blocks AS around
         ON blocks.run = around.run AND blocks.rank = around.rank AND blocks.parent_id = around.event_id
 ),
+work AS (
+    SELECT lane, event_id, start_ns, end_ns
+    FROM device_work(events) AS work
+    JOIN lanes(events) AS lanes ON work.run = lanes.run AND work.rank = lanes.rank
+),
+gaps AS (
+    SELECT run, rank, start_ns - gap_ns AS start_ns, start_ns AS end_ns
+    FROM busy_order('work') AS work
+    JOIN lanes(events) AS lanes ON work.lane = lanes.lane
+    WHERE gap_ns > 0
+),
+-- The last of several waits that overlap, on whatever threads: after it the host can go on.
+last_waits AS (
+    SELECT run, rank, last_id AS event_id, until_ns, next_ns
+    FROM (
+        SELECT
+            run, rank, max(end_ns) OVER so_far AS until_ns, arg_max(event_id, end_ns) OVER so_far AS last_id,
+            lead(start_ns) OVER (PARTITION BY run, rank ORDER BY start_ns, event_id) AS next_ns
+        FROM waits
+        WINDOW so_far AS (PARTITION BY run, rank ORDER BY start_ns, event_id ROWS UNBOUNDED PRECEDING)
+    )
+    WHERE next_ns IS NULL OR next_ns > until_ns
+),
+idle_after AS (
+    SELECT last.run, last.rank, last.event_id, least(gaps.end_ns, last.next_ns) - last.until_ns AS idle_after_ns
+    FROM last_waits AS last
+    ASOF JOIN gaps ON last.run = gaps.run AND last.rank = gaps.rank AND last.until_ns >= gaps.start_ns
+    WHERE last.until_ns < gaps.end_ns
+),
 places AS (
     SELECT
-        waits.*, op.name AS op, coalesce(waits.python_stack, op.stack) AS stack,
+        waits.*, idle_after.idle_after_ns, op.name AS op, coalesce(waits.python_stack, op.stack) AS stack,
         annotation_around(
             annotation.event_id, annotation.name, annotation.python_stack, annotation.inference_phase
         ) AS annotation
     FROM waits
+    LEFT JOIN idle_after
+        ON waits.run = idle_after.run AND waits.rank = idle_after.rank AND waits.event_id = idle_after.event_id
     LEFT JOIN (SELECT run, rank, event_id, name, stack FROM events WHERE kind = 'host_op') AS op
         ON waits.run = op.run AND waits.rank = op.rank AND waits.parent_id = op.event_id
     LEFT JOIN (
@@ -90,7 +123,8 @@ spans AS (
 sums AS (
     SELECT
         places.run, places.rank, places.name, places.op, named.call_site,
-        count(*) AS calls, sum(places.dur_ns) AS total_ns, max(places.dur_ns) AS max_ns, sum(places.idle_ns) AS idle_ns
+        count(*) AS calls, sum(places.dur_ns) AS total_ns, max(places.dur_ns) AS max_ns, sum(places.idle_ns) AS idle_ns,
+        coalesce(sum(places.idle_after_ns), 0) AS idle_after_ns
     FROM places
     JOIN named
         ON places.stack IS NOT DISTINCT FROM named.stack AND places.annotation IS NOT DISTINCT FROM named.annotation
@@ -106,6 +140,7 @@ SELECT
     try_cast(sums.total_ns AS BIGINT) AS total_ns,
     sums.max_ns,
     try_cast(sums.idle_ns AS BIGINT) AS device_idle_ns,
+    CASE WHEN sums.idle_ns IS NOT NULL THEN sums.idle_after_ns::BIGINT END AS idle_after_ns,
     sums.total_ns / nullif(spans.span_ns, 0) AS host_share
 FROM sums
 LEFT JOIN spans ON sums.run = spans.run AND sums.rank = spans.rank

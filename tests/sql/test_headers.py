@@ -318,7 +318,9 @@ def test_columns_are_fixed() -> None:
             "mean_delay_ns p50_delay_ns p90_delay_ns p99_delay_ns max_delay_ns "
             "short_kernels outlier_calls outlier_delays"
         ),
-        "host_waits": "name op call_site calls total_ns max_ns device_idle_ns host_share",
+        "host_waits": (
+            "name op call_site calls total_ns max_ns device_idle_ns idle_after_ns host_share"
+        ),
         "memory_bandwidth": (
             "device kind name calls unsized_calls bytes total_ns busy_ns bytes_per_s "
             "busy_bytes_per_s min_bytes_per_s max_bytes_per_s busy_share"

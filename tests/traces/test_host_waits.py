@@ -7,6 +7,7 @@ import json
 import re
 from collections import defaultdict
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,20 +63,19 @@ def op_around(call: Slice, hosts: list[Slice]) -> str | None:
     return inner["name"] if inner is not None and inner["cat"] == "cpu_op" else None
 
 
-def waits_of(path: Path) -> Sums:
-    """By call and op: calls, time, the longest, and the time in which devices were idle."""
-    slices = slices_of(path)
-    work = sorted((s for s in slices if s["cat"] in WORK), key=lambda s: s["start"])
+def work_of(slices: list[Slice]) -> list[Slice]:
+    """What devices did, by start."""
+    return sorted((s for s in slices if s["cat"] in WORK), key=lambda s: s["start"])
+
+
+def waiting(slices: list[Slice]) -> list[Slice]:
+    """Calls that made the host wait."""
     copied: dict[int, tuple[int, bool]] = {}
-    for piece in work:
+    for piece in work_of(slices):
         if piece["cat"] == "gpu_memcpy":
             from_pageable = "Pageable -> Device" in piece["name"]
             copied[piece["args"]["correlation"]] = piece["end"], from_pageable
-    hosts = defaultdict(list)
-    for host in slices:
-        if host["cat"] in {"cpu_op", "user_annotation", "python_function", *CALLS}:
-            hosts[host["pid"], host["tid"]].append(host)
-    sums: Sums = {}
+    calls = []
     for call in slices:
         if call["cat"] not in CALLS:
             continue
@@ -84,13 +84,54 @@ def waits_of(path: Path) -> Sums:
         can = CAN_BLOCK.search(call["name"])
         is_done = copy_end is not None and copy_end <= call["end"]
         did = is_done or (by_host and length >= LONG_NS)
-        if not (SYNCHRONISES.search(call["name"]) or (can and did)):
-            continue
+        if SYNCHRONISES.search(call["name"]) or (can and did):
+            calls.append(call)
+    return calls
+
+
+def waits_of(path: Path) -> Sums:
+    """By call and op: calls, time, the longest, and the time in which devices were idle."""
+    slices = slices_of(path)
+    work = work_of(slices)
+    hosts = defaultdict(list)
+    for host in slices:
+        if host["cat"] in {"cpu_op", "user_annotation", "python_function", *CALLS}:
+            hosts[host["pid"], host["tid"]].append(host)
+    sums: Sums = {}
+    for call in waiting(slices):
+        length = call["end"] - call["start"]
         key = call["name"], op_around(call, hosts[call["pid"], call["tid"]])
         calls, total, longest, idle = sums.get(key, (0, 0, 0, 0))
         idle += length - busy_within(work, call["start"], call["end"])
         sums[key] = calls + 1, total + length, max(longest, length), idle
     return sums
+
+
+def idle_after(waits: list[tuple[int, int]], work: list[tuple[int, int]]) -> int:
+    """Time without work after waits, up to the next work or wait: one moment after the other.
+
+    Only moments at which something begins or ends matter.
+    """
+    first, last = min(s for s, _ in work), max(e for _, e in work)
+    moments = sorted({m for pair in (*waits, *work) for m in pair if first <= m <= last})
+    total, is_after = 0, False
+    for since, until in pairwise(moments):
+        waiting = any(s <= since < e for s, e in waits)
+        working = any(s <= since < e for s, e in work)
+        ended = any(e == since for _, e in waits)
+        is_after = not waiting and not working and (ended or is_after)
+        total += (until - since) * is_after
+    return total
+
+
+def test_idle_time_after_waits_is_that_of_the_file(traces: Path) -> None:
+    path = traces / TRACES[1]
+    slices = slices_of(path)
+    waits, work = (
+        [(s["start"], s["end"]) for s in of] for of in (waiting(slices), work_of(slices))
+    )
+    rows = real_trace(path).host_waits()
+    assert 0 < rows["idle_after_ns"].sum() == idle_after(waits, work)
 
 
 @pytest.mark.parametrize("name", few(TRACES, 1), ids=range(len(TRACES)))
