@@ -17,7 +17,6 @@ torch = needs.torch()
 
 import hypothesis.strategies as st  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
-from torch._inductor.analysis.profile_analysis import _augment_trace_helper  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode, flop_registry  # noqa: E402
 
 import profframe  # noqa: E402
@@ -414,6 +413,9 @@ def kernel_flops(path: Path, compat: str | None) -> list[int]:
 
 def test_what_upstream_expects_of_its_example(tmp_path: Path) -> None:
     """It leaves out the padding of 3; with it a side is 112 long, not 109."""
+    # Not while tests are collected: to import the compiler takes two seconds in each worker.
+    from torch._inductor.analysis.profile_analysis import _augment_trace_helper
+
     path = tmp_path / "example.json"
     path.write_text(json.dumps(example()))
     assert kernel_flops(path, "torch") == [4096000, 4096000, 223552896, 223552896]
