@@ -1,14 +1,17 @@
-"""``profile_gate``: pytest in processes of its own, with the entry point of pyproject.toml."""
+"""``profile_gate``: sessions of pytest by themselves, with the entry point of pyproject.toml."""
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,18 +53,69 @@ def test_that_raises(profile_gate):
 Session = Callable[..., tuple[int, str]]
 
 
+OTHERS: Final = (
+    *("anyio", "faulthandler", "hypothesispytest", "timeout", "unraisableexception", "xdist"),
+)
+    "anyio",
+    "faulthandler",
+    "hypothesispytest",
+    "timeout",
+    "unraisableexception",
+    "xdist",
+)
+"""Plugins that a session does without in the process of another, whose hooks they would set."""
+CI: Final = ("PYTEST_ADDOPTS", "CI", "BUILD_NUMBER")
+"""Variables by which pytest has messages in the summary, too."""
+
+
 @pytest.fixture
-def session(tmp_path: Path) -> Session:
-    """pytest on a module of tests: exit code and output."""
-    site = installed.install_profframe(tmp_path / "site")
+def folder(tmp_path: Path) -> Path:
+    """Where the module of tests is, beside an installed profframe."""
+    installed.install_profframe(tmp_path / "site")
     folder = tmp_path / "tests"
     folder.mkdir()
     (folder / "pytest.ini").write_text("[pytest]\n")
+    return folder
+
+
+@pytest.fixture
+def session(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """pytest on a module of tests, in this process: exit code and output."""
 
     def session(text: str, *arguments: str, **variables: str) -> tuple[int, str]:
         (folder / "test_model.py").write_text(text)
+        output = io.StringIO()
+        with (
+            monkeypatch.context() as patch,
+            redirect_stdout(output),
+            redirect_stderr(output),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("default")
+            for name in CI:
+                patch.delenv(name, raising=False)
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            patch.chdir(folder)
+            patch.syspath_prepend(folder.parent / "site")
+            patch.setattr(sys, "dont_write_bytecode", True)  # the next module has the same name
+            without = [word for name in OTHERS for word in ("-p", f"no:{name}")]
+            code = pytest.main(["-q", "-p", "no:cacheprovider", *without, *arguments])
+            sys.modules.pop("test_model", None)
+        return int(code), output.getvalue()
+
+    return session
+
+
+@pytest.fixture
+def process(folder: Path) -> Session:
+    """The same in a process of its own."""
+
+    def process(text: str, *arguments: str, **variables: str) -> tuple[int, str]:
+        (folder / "test_model.py").write_text(text)
+        site = folder.parent / "site"
         environment = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ROOT}", **variables}
-        for name in ("PYTEST_ADDOPTS", "CI", "BUILD_NUMBER"):  # CI: messages also in the summary
+        for name in CI:
             environment.pop(name, None)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
         done = subprocess.run(
@@ -69,7 +123,7 @@ def session(tmp_path: Path) -> Session:
         )
         return done.returncode, done.stdout + done.stderr
 
-    return session
+    return process
 
 
 def written(
@@ -213,34 +267,34 @@ def test_a_run_of_a_store_is_a_baseline(session: Session, tmp_path: Path) -> Non
 
 
 @pytest.mark.more
-def test_live_profiles(session: Session, tmp_path: Path) -> None:
+def test_live_profiles(process: Session, tmp_path: Path) -> None:
     needs.torch()
-    assert session(LIVE, WRITE)[0] == 0
+    assert process(LIVE, WRITE)[0] == 0
     path = tmp_path / "tests/profile_baselines/test_model/test_live.json"
     kept = json.loads(path.read_text())
     assert kept["counts"]["profile"] == {"runs": 1, "steps": 4}  # not the one begun after them
     assert 1 <= len(kept["samples"]["step"]["values"]) <= 4  # less those that warm up
-    assert session(LIVE)[0] == 0
-    code, output = session(LIVE, MULTIPLICATIONS="3")
+    assert process(LIVE)[0] == 0
+    code, output = process(LIVE, MULTIPLICATIONS="3")
     assert code == 1
     assert ["op", "aten::mm", "8", "12"] in table(output)
     assert "1 failed, 1 passed" in output
 
 
 @pytest.mark.more
-def test_the_example_fails_with_what_its_page_says(session: Session, tmp_path: Path) -> None:
+def test_the_example_fails_with_what_its_page_says(process: Session, tmp_path: Path) -> None:
     needs.torch()
     example = ROOT / "examples/profile_gate"
     text = (example / "test_model.py").read_text()
     model = tmp_path / "tests/model.py"
     model.write_text((example / "model.py").read_text())
-    code, output = session(text, WRITE)
+    code, output = process(text, WRITE)
     assert code == 0, output
     kept = json.loads((model.parent / "profile_baselines/test_model/test_step.json").read_text())
     assert kept["counts"]["profile"] == {"runs": 1, "steps": 10}
     assert len(kept["samples"]["step"]["values"]) >= 5  # less those that warm up
     model.write_text(model.read_text().replace("nn.GELU(), ", "nn.GELU(), nn.GELU(), "))
-    code, output = session(text)
+    code, output = process(text)
     assert code == 1
     assert table(output) == table((example / "README.md").read_text())
 
@@ -294,7 +348,7 @@ def test_names_of_files_differ_where_tests_do(
     assert (code, "need a name each: 'second' twice" in output) == (1, True)
 
 
-def test_nothing_is_imported_until_the_fixture_is_used(session: Session) -> None:
+def test_nothing_is_imported_until_the_fixture_is_used(process: Session) -> None:
     text = (
         "import sys\n\n"
         "def test_it():\n"
@@ -302,5 +356,5 @@ def test_nothing_is_imported_until_the_fixture_is_used(session: Session) -> None
         "    heavy = {'polars', 'duckdb', 'numpy', 'torch', 'pyarrow', 'profframe.comparisons'}\n"
         "    assert not heavy & {*sys.modules}\n"
     )
-    code, output = session(text)
+    code, output = process(text)
     assert code == 0, output
