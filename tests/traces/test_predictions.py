@@ -12,7 +12,7 @@ from tests.property.test_predictions import check
 
 LARGEST: Final = 2
 """Kernels that are taken away, each by itself."""
-LARGE: Final = 150_000
+LARGE: Final = 100_000
 """Bytes of the compressed files that take longer than all others together."""
 
 

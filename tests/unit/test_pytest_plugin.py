@@ -56,13 +56,6 @@ Session = Callable[..., tuple[int, str]]
 OTHERS: Final = (
     *("anyio", "faulthandler", "hypothesispytest", "timeout", "unraisableexception", "xdist"),
 )
-    "anyio",
-    "faulthandler",
-    "hypothesispytest",
-    "timeout",
-    "unraisableexception",
-    "xdist",
-)
 """Plugins that a session does without in the process of another, whose hooks they would set."""
 CI: Final = ("PYTEST_ADDOPTS", "CI", "BUILD_NUMBER")
 """Variables by which pytest has messages in the summary, too."""
