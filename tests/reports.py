@@ -18,7 +18,7 @@ import polars as pl
 import profframe
 from profframe import Trace
 from profframe.pages.report import frame_columns
-from profframe.show.kernel_names import of_answer, shortened
+from profframe.show.kernel_names import disambiguated, of_answer
 from tests.conftest import ROOT, TRACES
 
 HTA: Final = "facebookresearch__HolisticTraceAnalysis"
@@ -52,12 +52,12 @@ ASKED: Final[dict[str, Callable[[Trace], pl.DataFrame]]] = {
     "self_times": Trace.self_times,
     "operators-0": Trace.key_averages,
     "operators-1": lambda trace: trace.key_averages(group_by_input_shape=True),
-    "kernels": Trace.kernels,
+    "kernels": lambda trace: _with_short_names(trace.kernels()),
     "memory_bandwidth": Trace.memory_bandwidth,
     "idle": Trace.idle,
     "gaps": Trace.gaps,
     "utilization": lambda trace: _whole(trace.utilization()),
-    "python_lines": Trace.python_lines,
+    "python_lines": lambda trace: _with_the_rest(trace.python_lines()),
     "counter_series.counter": lambda trace: trace.counter_series(per="counter"),
     "step_communication": lambda trace: _whole(trace.step_communication()),
     "collective_traffic": Trace.collective_traffic,
@@ -134,8 +134,12 @@ def _whole(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(pl.col("step").is_null())
 
 
+def _with_the_rest(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(pl.col("name").fill_null("(no line of your own code)"))
+
+
 def _with_short_names(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.hstack(shortened(rows.select(short_name="name"), "short_name"))
+    return rows.with_columns(disambiguated(rows.select(short_name="name"), "short_name"))
 
 
 def check_rows(name: str, rows: Rows, answer: pl.DataFrame) -> None:

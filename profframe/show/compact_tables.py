@@ -15,6 +15,8 @@ _BUSY: Final = ("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "un
 _HIDDEN: Final = ("hidden_communication_ns", "hidden_copy_ns")
 _DOING: Final = ("op", "module", "annotation")
 _STEPS: Final = "ProfilerStep*"
+NO_LINE: Final = "(no line of your own code)"
+"""The name of rows by line that are about the rest."""
 WHOLE: Final = "first to last work"
 """What rows of a whole trace are of, which the first lines may not be: those are of steps."""
 _ROOFLINE: Final = (
@@ -168,7 +170,7 @@ def phases(rows: pl.DataFrame) -> pl.DataFrame:
     return shown.drop(empty).sort("span_ns", descending=True, maintain_order=True)
 
 
-def owners(rows: pl.DataFrame, rest: str = "(no line of your own code)") -> pl.DataFrame:
+def owners(rows: pl.DataFrame, rest: str = NO_LINE) -> pl.DataFrame:
     """Rows of `idle` by line, the longest first, the time in no line last, with a name for it.
 
     None without lines.

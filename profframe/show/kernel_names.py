@@ -263,7 +263,7 @@ def of_answer(name: str, rows: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     if "kind" in rows.columns:
-        rows = shortened(rows, "name", kernels=pl.col("kind") == "kernel")
+        rows = disambiguated(rows, kernels=pl.col("kind") == "kernel")
     if "name" in COLUMNS.get(name, ()):
         rows = disambiguated(rows)
     return shortened(rows, *COLUMNS.get(name, ()), *_SHOWN)

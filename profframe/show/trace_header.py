@@ -254,8 +254,9 @@ def next_lines(commands: Iterable[tuple[str, str]], width: int | None) -> Iterat
 
 
 def _fitting(texts: Sequence[str], room: int | None) -> str:
-    """The first text that fits, or else the last one."""
-    return next((text for text in texts if room is None or cell_len(text) <= room), texts[-1])
+    """The first text that fits, or else what fits of the last one."""
+    fitting = (text for text in texts if room is None or cell_len(text) <= room)
+    return next(fitting, _cut(texts[-1], "", room))
 
 
 def _line(text: Text) -> Text:

@@ -26,7 +26,7 @@ _MEMORY_BY: Final = MappingProxyType(
     {
         "category": "What held memory by category,",
         "module": "What held memory by module,",
-        "metadata": "What held memory by text of the program,",
+        "metadata": "What held memory by metadata that the program set,",
         "pool": "What held memory by pool,",
         "fx_node": "What held memory by FX node,",
         "frame": "What held memory by line of code,",

@@ -13,8 +13,8 @@
 -- recorded: device_work
 -- no rows: there is no gap between two pieces of work of a device
 -- divides by: rank
--- main columns: cause, stream, dur_ns, owner_name, owner_ns, start_ns, line_name, op_name, call_name, share, after_name
--- main columns: module_name, annotation_name, device
+-- main columns: cause, device, stream, dur_ns, owner_name, owner_ns, start_ns, line_name, op_name, call_name, share
+-- main columns: after_name, module_name, annotation_name
 -- parameter top            BIGINT = 20  maximum gaps per run and rank, each of which takes time; 0 for all
 -- parameter per            VARCHAR(device|stream) = device  gaps of each device as a whole, or of each stream
 -- parameter kernel_wait_ns BIGINT = 30000  gaps of at least this, in ns, are not kernel_wait

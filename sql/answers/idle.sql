@@ -17,7 +17,7 @@
 -- no rows: there is no gap between two pieces of work of a stream
 -- divides by: rank
 -- over ranks: cause; device, stream; busy_ns, span_ns
--- main columns: cause, stream, idle_ns, span_share, gaps, op_name, line_name, op_ns, max_ns, device, share, mean_ns
+-- main columns: cause, device, stream, idle_ns, span_share, gaps, op_name, line_name, op_ns, max_ns, share, mean_ns
 -- main columns: module_name, annotation_name
 -- parameter per            VARCHAR(stream|device) = stream  gaps of each stream, or of each device as a whole
 -- parameter kernel_wait_ns BIGINT = 30000  gaps of at least this, in ns, are not kernel_wait

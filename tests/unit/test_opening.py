@@ -369,3 +369,16 @@ def test_a_narrow_line_lacks_the_smallest_share() -> None:
     assert time_texts(parts, overview)[-1].startswith("compute 90.0 %, idle 8.0 % of ")
     parts = replace(parts, compute_ns=900, exposed_copy_ns=0, idle_ns=100)
     assert time_texts(parts, overview)[-1].startswith("compute 90.0 %, idle 10.0 % of ")
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (58, "33 records, 2 devices, 36.999 ms until 2026-09-21 14:13:20"),
+        (40, "33 records, 2 devices …"),
+        (14, "33 records …"),
+    ],
+)
+def test_a_line_is_not_cut_within_a_number(width: int, line: str) -> None:
+    texts = ("33 records, 2 devices, 36.999 ms until 2026-09-21 14:13:20",)
+    assert trace_header._fitting(texts, width) == line

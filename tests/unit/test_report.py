@@ -16,6 +16,7 @@ from profframe.cli import run
 from profframe.errors import ExportError, MissingExtraError, ParameterError, UnknownNameError
 from profframe.pages.report import frame_columns, page
 from tests import needs
+from tests.conftest import ROOT
 from tests.reports import check_numbers, data, tables_of
 
 
@@ -155,6 +156,43 @@ def test_counters_lines_and_ranks_have_their_tables(tmp_path: Path) -> None:
     assert not {"expert_balance", "collective_traffic"} & tables.keys()
     check_numbers(tables, both)
     assert [row["stage"] for row in tables["pipeline_actions"]] == ["0", "0"]
+
+
+def test_rows_of_a_report_can_be_told_apart(tmp_path: Path) -> None:
+    """Kernels of one function, copies and kernels that copy, and work in no line have names."""
+    work = [
+        ("kernel", "void add<Half>(int*)", 30),
+        ("kernel", "void add<Double>(int*)", 40),
+        ("kernel", "void direct_copy_kernel(int*)", 50),
+        ("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 60),
+    ]
+    events = [_slice("python_function", "train.py(3): main", 0, 10)]
+    for number, (kind, name, start) in enumerate(work):
+        ids = {"correlation": number}
+        events.append(_slice("cuda_runtime", "cudaLaunchKernel", 5 * number, 2, **ids))
+        events.append(_slice(kind, name, start, 8 - number, 7, **ids, device=0, stream=7))
+    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": events}))
+    profframe.load(tmp_path / "trace.json").report(
+        tmp_path / "page.html", sections=["operators", "kernels"]
+    )
+    tables = tables_of(data(tmp_path / "page.html"))
+
+    def column(table: str, name: str) -> list[str]:
+        return [row[name] for row in tables[table]]
+
+    copy = "Memcpy HtoD (Pinned -> Device)"
+    kernels = ["add [Half]", "add [Double]", "direct_copy_kernel"]
+    assert [n for n in column("self_times", "name") if n[0] in "adM"] == [*kernels, copy]
+    assert column("kernels", "short_name") == kernels
+    assert column("kernel_categories", "category")[-2:] == ["copy", "memcpy"]
+    assert column("python_lines", "name") == ["train.py(3): main", "(no line of your own code)"]
+
+
+def test_code_in_a_suggestion_is_code(tmp_path: Path) -> None:
+    trace = profframe.load(ROOT / "examples" / "gpu_training.json.gz")
+    trace.report(tmp_path / "page.html", sections="overview")
+    text = (tmp_path / "page.html").read_text()
+    assert "; <code>roofline</code> has the limit of each kernel." in text
 
 
 def _slice(kind: str, name: str, ts: int, dur: int, tid: int = 1, **args: object) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from profframe.cli.output import OutputOptions
+from profframe.cli.rankings import Ranking
 from profframe.errors import AnswerError
 from profframe.query.catalogue import find, selects
 from profframe.query.division import ranked_by
@@ -267,3 +268,17 @@ def test_a_narrow_table_of_kernels_says_how_much_of_one_its_op_launched() -> Non
     shown = rows.select(columns.informative(rows))
     printed = terminal.text(terminal.table(shown, 72, main=find("kernels").main), 72)
     assert re.search(r"aten::mul_ +60\.0 %", printed)
+
+
+def test_the_device_of_a_gap_is_left_out_late() -> None:
+    """Gaps of two devices at about the same time are not the same gap."""
+    gap: dict[str, object] = {"run": "r", "rank": 0, "device": 0, "start_ns": 707_463_000}
+    gap |= {"dur_ns": 761_862, "share": 0.116, "cause": "host_wait", "for_ns": 42_996}
+    gap |= {"host was in": "FSDP::root_pre_forward", "then came": "Memcpy HtoD (Pageable)"}
+    other = {"device": 1, "dur_ns": 731_904, "share": 0.114, "then came": "gemm"}
+    rows = pl.DataFrame([gap, gap | other])
+    lines = terminal.text(Ranking("Largest gaps", rows, "gaps").part(5, 80), 80).splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ["device", "0", "1"]
+    assert "not shown for lack of width: " in "\n".join(lines)
+    one = terminal.text(Ranking("Largest gaps", rows.head(1), "gaps").part(5, 80), 80)
+    assert "device" not in one.splitlines()[1]

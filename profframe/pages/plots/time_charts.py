@@ -8,6 +8,7 @@ import altair as alt
 import polars as pl
 
 from profframe.pages.plots import chart_parts
+from profframe.show.compact_tables import with_copies_apart
 
 MOST_STEPS: Final = 400
 """Maximum of one (run, rank)."""
@@ -114,6 +115,7 @@ def _lines_of_steps(
 
 def kernel_categories(rows: pl.DataFrame) -> chart_parts.AnyChart:
     """Device time by category of the kernels; exposed and hidden."""
+    rows = with_copies_apart(rows)
     unit = chart_parts.fitting_unit(chart_parts.TIME, rows, "total_ns")
     frame = chart_parts.in_unit(
         rows, unit, total="total_ns", exposed="exposed_ns", **{"both at once": "both_ns"}

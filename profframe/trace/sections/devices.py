@@ -9,8 +9,9 @@ from typing import Final
 import polars as pl
 
 from profframe.pages.report.page_parts import ChoicePart, PageSection, Part
-from profframe.show.kernel_names import shortened
-from profframe.trace.sections.replies import Context, whole
+from profframe.show.compact_tables import NO_LINE, with_copies_apart
+from profframe.show.kernel_names import disambiguated
+from profframe.trace.sections.replies import Context, Reply, whole
 
 _BREAKDOWN: Final = (
     "step", "span_ns", "compute_ns", "exposed_communication_ns", "exposed_copy_ns",
@@ -90,6 +91,12 @@ def time(context: Context) -> PageSection | None:
     )
 
 
+def _with_short_names(reply: Reply) -> Reply:
+    """Rows by kernel with short names that tell them apart."""
+    names = disambiguated(reply.frame.select(short_name="name"), "short_name")
+    return replace(reply, frame=reply.frame.with_columns(names))
+
+
 def _steps(context: Context) -> PageSection | None:
     steps = context.answer("step_times")
     if not steps:
@@ -130,9 +137,11 @@ def kernels(context: Context) -> PageSection | None:
     if categories := context.answer("kernel_categories"):
         parts += context.chart("kernel_categories", "Time by kernel category")
         title = "Where device time went"
+        categories = replace(categories, frame=with_copies_apart(categories.frame))
         parts.append(context.table(categories, "Categories", _CATEGORIES, "total_ns", title=title))
     if reply := context.answer("kernels"):
         parts += context.chart("kernels", "Kernels by time")
+        reply = _with_short_names(reply)
         parts.append(context.table(reply, "Kernels", _KERNELS, "total_ns", title="Kernels"))
     if copies := context.answer("memory_bandwidth"):
         title = "Memory copies and fills"
@@ -154,6 +163,8 @@ def idle(context: Context) -> PageSection | None:
     owners = context.answer("idle", by="line", per="device")
     if owners and owners.frame["name"].null_count() < owners.frame.height:
         title = "What the host did meanwhile, by line of your own code"
+        named = owners.frame.with_columns(pl.col("name").fill_null(NO_LINE))
+        owners = replace(owners, frame=named)
         parts.append(context.table(owners, "Idle by line", _OWNERS, "idle_ns", title=title))
     if gaps := context.answer("gaps"):
         title = "The longest gaps, and what the host did in them"
@@ -245,8 +256,7 @@ def roofline(context: Context) -> PageSection | None:
     reply = context.answer("roofline")
     if not reply.frame.filter(pl.col("note").ne_missing("unknown_work")).height:
         return None
-    names = shortened(reply.frame.select(short_name="name"), "short_name")
-    reply = replace(reply, frame=reply.frame.hstack(names))
+    reply = _with_short_names(reply)
     parts: list[Part] = [*_utilization(context)]
     parts += context.chart("roofline", "Roofline")
     parts.append(context.table(reply, "Roofline", _ROOFLINE, "lost_ns"))

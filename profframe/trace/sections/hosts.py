@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -11,6 +12,7 @@ from profframe.pages.report.frame_columns import FrameView
 from profframe.pages.report.page_parts import ChoicePart, Flame, PageSection, Part, TablePart
 from profframe.show import snapshot_text, units
 from profframe.show.columns import KEYS
+from profframe.show.compact_tables import NO_LINE
 from profframe.trace.sections.replies import Context, Reply
 
 _SELF_TIMES: Final = ("name", "kind", "calls", "self_ns", "self_share", "total_ns", "mean_ns")
@@ -56,7 +58,7 @@ _HELD: Final = (
 )  # fmt: skip
 _HELD_BY: Final = (
     ("line of code", "frame"), ("module", "module"), ("category", "category"),
-    ("text of the program", "metadata"), ("pool", "pool"), ("FX node", "fx_node"),
+    ("metadata of the program", "metadata"), ("pool", "pool"), ("FX node", "fx_node"),
     ("annotation", "annotation"), ("stack", "stack"),
 )  # fmt: skip
 _SEGMENTS: Final = (
@@ -83,6 +85,8 @@ def operators(context: Context) -> PageSection | None:
     ]
     if lines := context.answer("python_lines"):
         title = "Lines of your own code"
+        named = lines.frame.with_columns(pl.col("name").fill_null(NO_LINE))
+        lines = replace(lines, frame=named)
         parts.append(context.table(lines, title, _LINES, "self_ns", title=title))
     if pauses := context.answer("python_pauses"):
         title = "Waits for Python's lock, and garbage collections"
