@@ -134,12 +134,12 @@ def _parts(
     """Tables that `show` prints below the first lines."""
     from rich.text import Text
 
-    from profframe.show import terminal
+    from profframe.show import compact_tables, terminal
     from profframe.show.run_paths import with_paths
 
     parts: list[RenderableType] = []
     if not opening.words.is_all:
-        overview = with_paths(opening.overview, opening.traces)
+        overview = with_paths(compact_tables.overview(opening.overview), opening.traces)
         parts.append(Ranking("Overview", overview, "overview").part(top, width))
     for words in opening.words.parts:
         if not opening.words.is_all:

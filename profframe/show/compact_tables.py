@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _BUSY: Final = ("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "unrecorded_ns")
+_OF_DEVICES: Final = ("devices", "kernels", "device_busy_ns")
 _HIDDEN: Final = ("hidden_communication_ns", "hidden_copy_ns")
 _DOING: Final = ("op", "module", "annotation")
 _STEPS: Final = "ProfilerStep*"
@@ -49,6 +50,12 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "time_breakdown": {"idle_share": "idle_ns"},
 }  # fmt: skip
 """Names of columns in answers, of those that have another one here."""
+
+
+def overview(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `overview`; where no trace has device work, without the columns about it."""
+    is_empty = not any(rows[name].sum() for name in _OF_DEVICES)
+    return rows.drop(_OF_DEVICES) if is_empty else rows
 
 
 def breakdown(rows: pl.DataFrame) -> pl.DataFrame:

@@ -121,6 +121,13 @@ def test_what_the_devices_did_and_why_they_waited(tmp_path: Path, run: Run) -> N
     ]
 
 
+def test_an_overview_without_device_work_has_no_columns_of_it() -> None:
+    host = {"run": "r", "rank": 0, "events": 9, "devices": 0, "kernels": 0, "device_busy_ns": 0}
+    copies = host | {"devices": 1, "device_busy_ns": 5}
+    assert compact_tables.overview(pl.DataFrame([host])).columns == ["run", "rank", "events"]
+    assert compact_tables.overview(pl.DataFrame([host, copies])).columns == [*host]
+
+
 @pytest.mark.parametrize(("module_ns", "expected"), [(30, "nn.Module: A_0"), (None, "Step*")])
 def test_a_step_is_named_only_where_nothing_inside_is(module_ns: int | None, expected: str) -> None:
     numbers = ("run", "rank", "device", "gaps", "idle_ns", "mean_ns", "max_ns")
