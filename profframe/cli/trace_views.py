@@ -216,6 +216,8 @@ def tree(
     """
     from rich.text import Text
 
+    from profframe.show.tree_text import fitted
+
     trace = part.apply(load(sources, facts=facts), sources)
     with naming(sources, AnswerError):
         ones = part.each(trace, "run", "rank")
@@ -225,9 +227,10 @@ def tree(
         output.emit(together(slices), readable=output.of(trace))
         return
     headings = [f"{visible(heading(one))}\n" for one in ones] if len(ones) > 1 else [""]
+    width = None if output.full_names else output.width
     output.echo(
         *(
-            Text(f"{above}{text}", no_wrap=True, overflow="ellipsis")
+            Text(f"{above}{text if width is None else fitted(text, width)}")
             for above, text in zip(headings, trees, strict=True)
         )
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from profframe.show.empty_frames import why_empty
@@ -72,10 +73,14 @@ def ranks_of(row: dict[str, Any]) -> str:
     return f"ranks {text}, this is rank {row['rank']}"
 
 
-def _headline(row: dict[str, Any], place: str) -> Text:
+def _headline(row: dict[str, Any], place: str) -> RenderableType:
     severity = str(row["severity"])
-    label = Text(f"{severity:{_INDENT}}", style=STYLES.get(severity, ""))
-    return label.append(f"{visible(str(row['finding']))}{place}", style="default not bold")
+    line = Table.grid(padding=0)
+    line.add_column(width=_INDENT, no_wrap=True)
+    line.add_column(overflow="fold")
+    label = Text(severity, style=STYLES.get(severity, ""))
+    line.add_row(label, Text(f"{visible(str(row['finding']))}{place}"))
+    return line
 
 
 def gain_of(row: Mapping[str, Any]) -> str:

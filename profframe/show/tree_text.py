@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import astuple
 from typing import Final
@@ -27,6 +28,9 @@ _SCHEMA: Final = {
 _GAP: Final = "  "
 _INDENT: Final = "  "
 _LONGEST_NAME: Final = 120
+_NARROWEST_NAME: Final = 16
+"""What is left for a name where levels are too deep for the width."""
+_INSIDE: Final = re.compile(r"  \(\+[\d,]+ inside\)$")
 
 
 class Tree(Lines):
@@ -53,6 +57,39 @@ def text(tree: CallTree, why: Callable[[], str | None] | None = None) -> Tree:
         result = Tree(no_rows(slices.why_empty))
     result.slices = slices
     return result
+
+
+def fitted(text: str, width: int) -> str:
+    r"""Lines of a tree in a width: names are cut in the middle, and all indented less if need be.
+
+    Examples
+    --------
+    >>> tree = "event  name\n    7    aten::_local_scalar_dense  (+2 inside)"
+    >>> print(fitted(tree, 41))
+    event  name
+        7    aten::_loca…r_dense  (+2 inside)
+    """
+    head, *lines = text.split("\n")
+    begin = head.rfind("name")
+    names = [line[begin:] for line in lines]
+    indents = [len(name) - len(name.lstrip(" ")) for name in names]
+    most, deepest = max(width - begin - _NARROWEST_NAME, 0), max(indents, default=0)
+    fitting = [head]
+    for line, name, indent in zip(lines, names, indents, strict=True):
+        if line[:1].isalpha():  # of a thread, or of what is not shown
+            fitting.append(line)
+            continue
+        left = indent if deepest <= most else indent * most // deepest
+        label = _shortened(name.lstrip(" "), width - begin - left)
+        fitting.append(f"{line[:begin]}{' ' * left}{label}")
+    return "\n".join(fitting)
+
+
+def _shortened(label: str, room: int) -> str:
+    """A name that fits, with what is said behind it."""
+    end = _INSIDE.search(label)
+    inside = end[0] if end else ""
+    return f"{units.middle(label.removesuffix(inside), max(room - len(inside), 1))}{inside}"
 
 
 def _lines(tree: CallTree) -> list[str]:

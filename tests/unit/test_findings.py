@@ -105,6 +105,11 @@ class TestText:
             text(findings(pl.DataFrame([row]), 1)).splitlines()[0] == f"high    It is slow, {place}"
         )
 
+    def test_a_long_finding_stays_beside_its_severity(self) -> None:
+        row = {**ROW, "finding": "Devices wait for the next launch"}
+        lines = text(findings(pl.DataFrame([row]), 1), 30).splitlines()
+        assert lines[:2] == ["high    Devices wait for the", " " * 8 + "next launch"]
+
     def test_none(self) -> None:
         assert text(findings(pl.DataFrame([ROW]).clear(), 20)) == "no findings\n"
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
-from profframe.show.tree_text import Tree
+from profframe.show.tree_text import Tree, fitted
 from profframe.trace.trace import Trace
 from tests.builders import Row, event, loaded, stored, together
 from tests.conftest import Run
@@ -236,6 +236,22 @@ def test_as_recursion_over_parents(events: list[Row], depth: int, top: int) -> N
     assert hidden_below(drawn) == len(rows) - min(top, len(expected))
     for root in roots[-2:]:
         assert events_of(trace.tree(root, depth=depth)) == list(walk(root, 0))
+
+
+@pytest.mark.parametrize(
+    ("width", "names"),
+    [
+        (38, ["ProfilerStep#1", "  aten::zeros", "    hipGetDevicePropertiesR0600"]),
+        (31, ["ProfilerStep#1", "  aten::zeros", "    hipGetDevice…esR0600"]),
+        (24, ["ProfilerStep#1", "aten::zeros", " hipGetDev…sR0600"]),
+    ],
+)
+def test_names_fit_a_width_and_stay_below_each_other(width: int, names: list[str]) -> None:
+    whole = ["ProfilerStep#1", "  aten::zeros", "    hipGetDevicePropertiesR0600"]
+    lines = [f"    {number}  {name}" for number, name in enumerate(whole)]
+    text = "\n".join(["event  name", "thread 1: pid 597913, tid 597913", *lines])
+    expected = [f"    {number}  {name}" for number, name in enumerate(names)]
+    assert fitted(text, width).split("\n")[2:] == expected
 
 
 class TestCommandLine:
