@@ -80,32 +80,36 @@ host AS (
 ),
 -- Another one that runs as long as the work of its devices that was launched takes.
 works AS (
-    SELECT
-        work.lane, coalesce(launch.start_ns, work.start_ns) AS at_ns, work.dur_ns, 0::BIGINT AS self_ns, NULL::BIGINT AS place
+    SELECT work.lane, coalesce(launch.start_ns, work.start_ns) AS at_ns, work.dur_ns, 0::BIGINT AS self_ns
     FROM of_ranks AS work
     LEFT JOIN of_hosts AS launch ON work.lane = launch.lane AND work.launch_id = launch.event_id
     WHERE work.computes
     UNION ALL
-    SELECT lane, at_ns, dur_ns - wait_ns, 0, NULL
+    SELECT lane, at_ns, dur_ns - wait_ns, 0
     FROM calls
     WHERE behind_ns IS NOT NULL
     UNION ALL
-    SELECT ranks.lane, op.start_ns, 0, op.self_ns, NULL
+    SELECT ranks.lane, op.start_ns, 0, op.self_ns
     FROM query_table(events) AS op
     JOIN ranks ON op.run = ranks.run AND op.rank = ranks.rank
     WHERE op.kind = 'host_op' AND op.self_ns > 0 AND op.collective IS NULL
-    UNION ALL
-    SELECT lane, at_ns, 0, 0, place
-    FROM calls
+),
+-- What began before each call and not before the one before it: few rows to add up.
+between_calls AS (
+    SELECT calls.place, sum(works.dur_ns) AS dur_ns, sum(works.self_ns) AS self_ns
+    FROM works
+    ASOF JOIN (SELECT lane, at_ns, min(place) AS place FROM calls GROUP BY lane, at_ns) AS calls
+        ON works.lane = calls.lane AND works.at_ns < calls.at_ns
+    GROUP BY calls.place
 ),
 device AS (
-    SELECT place, work_ns, self_ns
-    FROM (
-        SELECT place, sum(dur_ns) OVER so_far AS work_ns, sum(self_ns) OVER so_far AS self_ns
-        FROM works
-        WINDOW so_far AS (ORDER BY lane, at_ns, place NULLS LAST ROWS UNBOUNDED PRECEDING)
-    )
-    WHERE place IS NOT NULL
+    SELECT
+        calls.place,
+        sum(coalesce(parts.dur_ns, 0)) OVER so_far AS work_ns,
+        sum(coalesce(parts.self_ns, 0)) OVER so_far AS self_ns
+    FROM calls
+    LEFT JOIN between_calls AS parts ON calls.place = parts.place
+    WINDOW so_far AS (ORDER BY calls.place ROWS UNBOUNDED PRECEDING)
 ),
 clocks AS (
     SELECT

@@ -72,16 +72,16 @@ class _Steps:
         works, points = graph.works, graph.points
         self.taken: list[tuple[int, int, int, int, int]] = []
         """(path, event, edge, start, end); for a leap, start and end are points."""
-        self._event, self._call = works.event.tolist(), works.call.tolist()
-        self._start, self._end = works.start.tolist(), works.end.tolist()
-        self._call_start = works.call_start.tolist()
-        self._edge, self._before = graph.edge.tolist(), graph.before.tolist()
-        self._time, self._point_edge = points.time.tolist(), points.edge.tolist()
-        self._point_before = points.before.tolist()
-        self._via = np.append(graph.slices.event, NONE)[points.via].tolist()
+        # Views, not lists: walks look at a few places of long columns.
+        self._event, self._call = works.event.data, works.call.data
+        self._start, self._end = works.start.data, works.end.data
+        self._call_start = works.call_start.data
+        self._edge, self._before = graph.edge.data, graph.before.data
+        self._time, self._point_edge = points.time.data, points.edge.data
+        self._point_before = points.before.data
+        self._via = np.append(graph.slices.event, NONE)[points.via].data
         stops = (points.edge >= 0) | (points.time == 0)
-        last_stop = np.maximum.accumulate(np.where(stops, np.arange(stops.size), 0))
-        self._stop = last_stop.tolist()
+        self._stop = np.maximum.accumulate(np.where(stops, np.arange(stops.size), 0)).data
 
     def walk(self, path: int, work: int, point: int, moment: int, since: int) -> None:
         """Take the steps of one path, from the last to the first."""

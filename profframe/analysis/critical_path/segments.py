@@ -44,10 +44,9 @@ def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
     Each iteration moves to another thread or stream: along one thread the path takes one leap.
     """
     works, points = graph.works, graph.points
-    event, call = works.event.tolist(), works.call.tolist()
-    start, end, call_start = works.start.tolist(), works.end.tolist(), works.call_start.tolist()
-    edge_of, before_of = graph.edge.tolist(), graph.before.tolist()
-    latest_of = graph.latest.tolist()
+    event, call = works.event.data, works.call.data
+    start, end, call_start = works.start.data, works.end.data, works.call_start.data
+    edge_of, before_of, latest_of = graph.edge.data, graph.before.data, graph.latest.data
     stops = (points.edge >= 0) | (points.time == 0)
     stop_of = np.maximum.accumulate(np.where(stops, np.arange(stops.size), 0))
     slices = np.append(graph.slices.event, NONE)
