@@ -1742,9 +1742,9 @@ DRAWN_THIRD: Final = (
     Mutant(
         "I19",
         "every call of the runtime waits for the device",
-        "sql/lib/critical_path.sql",
-        "'driver') AND name IN (SELECT name FROM synchronising_calls(events)), false)",
-        "'driver'), false)",
+        "profframe/analysis/critical_path/rank_rows.py",
+        '(role[host] == _CALL) & (rows["synchronises"][host] > 0)',
+        "role[host] == _CALL",
         "tests/parity/test_critical_path.py"
         "::test_a_call_that_does_not_synchronise_waits_for_no_work",
     ),

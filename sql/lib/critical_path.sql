@@ -1,4 +1,4 @@
--- The input of a critical path. The variables window_start_ns and window_end_ns are the window; times count from its start.
+-- The input of a critical path. The variable window_start_ns is the start of its window.
 
 -- path_slices: host slices of non-zero duration.
 -- parameter events TABLE  `events` of one (run, rank)
@@ -53,71 +53,48 @@ regexp_matches(
     '(?i)Synchronize|^(cuda|hip)(Free|FreeHost|HostFree)(_v[0-9]+)?$|^cuMem(Free|FreeHost)(_v[0-9]+)?$'
 );
 
--- synchronising_calls: names of synchronising calls.
--- parameter events TABLE  `events`, or a part of it
--- column name  as in events
--- example: FROM synchronising_calls(events)
-CREATE OR REPLACE TEMP MACRO synchronising_calls(events) AS TABLE
-SELECT name
-FROM (SELECT DISTINCT name FROM query_table(events) WHERE kind IN ('runtime', 'driver'))
-WHERE is_synchronising(name);
-
--- path_host: slices in the window, which of them are outermost, and which synchronise.
+-- path_events: host slices, work and syncs with numbers in place of texts; only syncs may lack a start.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, thread  as in events
--- column start_ns BIGINT  start in the window, from its start
--- column end_ns BIGINT  end in the window, from its start
--- column root BIGINT  1: it is outermost
--- column synchronises BIGINT  1: it returns when a device is done
--- example: FROM path_host(events)
-CREATE OR REPLACE TEMP MACRO path_host(events) AS TABLE
-SELECT
-    event_id,
-    thread,
-    greatest(start_ns - getvariable('window_start_ns'), 0) AS start_ns,
-    least(end_ns, getvariable('window_end_ns')) - getvariable('window_start_ns') AS end_ns,
-    (coalesce(depth, 0) = 0)::BIGINT AS root,
-    coalesce(kind IN ('runtime', 'driver') AND name IN (SELECT name FROM synchronising_calls(events)), false)::BIGINT
-        AS synchronises
-FROM path_slices(events)
-WHERE start_ns < getvariable('window_end_ns') AND end_ns > getvariable('window_start_ns');
-
--- path_work: work that ran in the window, with the call that launched it (-1: not known).
--- parameter events TABLE  `events` of one (run, rank)
--- column event_id  as in events
+-- column role BIGINT  0: host slice; 1: call; 2: work; 3: copy; 4: copy that its host makes piece by piece, in the call: of
+-- pageable memory to a device; 5: sync
+-- column root BIGINT  1: no slice is around it
+-- column synchronises BIGINT  1: its name is that of a call that returns when a device is done
+-- column awaits BIGINT  1: its name is that of a call that makes a stream wait
 -- column device INTEGER  device; -1 where not known
 -- column stream INTEGER  stream; -1 where not known
--- column copy BIGINT  1: it is a copy
--- column by_host BIGINT  1: its host makes it piece by piece, in the call: a copy of pageable memory to a device
--- column start_ns BIGINT  start, from that of the window
--- column end_ns BIGINT  end, from the start of the window
--- column call BIGINT  event_id of the call; -1 where it is not known
--- column call_thread INTEGER  thread of that call; -1 where it is not known
--- column call_start_ns BIGINT  start of the call, or of the work
--- column call_end_ns BIGINT  end of the call, or start of the work
--- example: FROM path_work(events)
-CREATE OR REPLACE TEMP MACRO path_work(events) AS TABLE
+-- column launch_id BIGINT  event_id of the call that launched it; -1 where not known
+-- column start_ns  as in events
+-- column dur_ns BIGINT  duration; 0 where not known
+-- example: FROM path_events(events)
+CREATE OR REPLACE TEMP MACRO path_events(events) AS TABLE
+WITH names AS (
+    SELECT
+        name, is_synchronising(name) AS synchronises, contains(name, 'StreamWaitEvent') AS awaits,
+        is_of_pageable_memory(name) AS pageable
+    FROM (SELECT DISTINCT name FROM query_table(events) WHERE is_call(kind) OR kind = 'memcpy')
+    WHERE synchronises OR awaits OR pageable
+)
 SELECT
-    work.event_id,
-    coalesce(work.device, -1) AS device,
-    coalesce(work.stream, -1) AS stream,
-    (work.kind = 'memcpy')::BIGINT AS copy,
-    (pageable.name IS NOT NULL)::BIGINT AS by_host,
-    work.start_ns - getvariable('window_start_ns') AS start_ns,
-    work.end_ns - getvariable('window_start_ns') AS end_ns,
-    coalesce(call.event_id, -1) AS call,
-    coalesce(call.thread, -1) AS call_thread,
-    coalesce(call.start_ns, work.start_ns) - getvariable('window_start_ns') AS call_start_ns,
-    coalesce(call.end_ns, work.start_ns) - getvariable('window_start_ns') AS call_end_ns
-FROM path_works(events) AS work
-LEFT JOIN path_calls(events) AS call ON work.launch_id = call.event_id
-LEFT JOIN (
-    SELECT name
-    FROM (SELECT DISTINCT name FROM query_table(events) WHERE kind = 'memcpy')
-    WHERE is_of_pageable_memory(name)
-) AS pageable
-    ON work.kind = 'memcpy' AND work.name = pageable.name
-WHERE work.end_ns > getvariable('window_start_ns') AND work.start_ns < getvariable('window_end_ns');
+    event_id, thread,
+    CASE
+        WHEN is_call(kind) THEN 1
+        WHEN kind = 'memcpy' THEN CASE WHEN pageable THEN 4 ELSE 3 END
+        WHEN is_busy(kind) THEN 2
+        WHEN kind = 'sync' THEN 5
+        WHEN kind IN ('host_op', 'annotation', 'python', 'overhead', 'other') THEN 0
+    END::BIGINT AS role,
+    (coalesce(depth, 0) = 0)::BIGINT AS root,
+    coalesce(synchronises, false)::BIGINT AS synchronises,
+    coalesce(awaits, false)::BIGINT AS awaits,
+    coalesce(device, -1) AS device,
+    coalesce(stream, -1) AS stream,
+    coalesce(launch_id, -1) AS launch_id,
+    start_ns,
+    coalesce(dur_ns, 0) AS dur_ns
+FROM query_table(events) AS slice
+LEFT JOIN names ON slice.name = names.name
+WHERE role IS NOT NULL AND (start_ns IS NOT NULL OR kind = 'sync');
 
 -- path_waits: syncs, the call that made each, what it waits for (-1: not known), and when that was marked (NULL: not known).
 -- of_stream: a stream waits; otherwise a host thread does.
@@ -155,21 +132,6 @@ SELECT
 FROM syncs AS sync
 LEFT JOIN path_calls(events) AS call ON sync.launch_id = call.event_id
 LEFT JOIN records ON sync.wait_on_correlation = records.correlation;
-
--- path_wait_calls: calls that make a stream wait, if no sync says which stream waits for what.
--- parameter events TABLE  `events` of one (run, rank)
--- column event_id, thread  as in events
--- column issued_ns BIGINT  when it was made, from the start of the window
--- example: FROM path_wait_calls(events)
-CREATE OR REPLACE TEMP MACRO path_wait_calls(events) AS TABLE
-SELECT calls.event_id, calls.thread, calls.start_ns - getvariable('window_start_ns') AS issued_ns
-FROM path_calls(events) AS calls
-ANTI JOIN (SELECT launch_id FROM query_table(events) WHERE kind = 'sync') AS syncs ON calls.event_id = syncs.launch_id
-WHERE calls.name IN (
-    SELECT name
-    FROM (SELECT DISTINCT name FROM path_calls(events))
-    WHERE contains(name, 'StreamWaitEvent')
-);
 
 -- backward_threads: each thread that runs backward passes, with the thread of the forward ops (-1: not known, and no op says that
 -- the thread runs any forward itself).

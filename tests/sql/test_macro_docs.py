@@ -32,10 +32,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
             opened.execute(f"CREATE TABLE {name} AS FROM rows")
         for macro in macros.definitions("".join(f"{name}()" for name in macros.names())).values():
             opened.execute(macro)
-        opened.execute(
-            "SET VARIABLE window_start_ns = (SELECT min(start_ns) FROM events);"
-            "SET VARIABLE window_end_ns = (SELECT max(start_ns) FROM events)"
-        )
+        opened.execute("SET VARIABLE window_start_ns = (SELECT min(start_ns) FROM events)")
         yield opened
 
 

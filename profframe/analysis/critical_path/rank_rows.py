@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from profframe.analysis.critical_path.source import RankSource
 from profframe.analysis.critical_path.turns import in_turns
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.arrays import last_equal
-from profframe.intervals import Ints, Mask, union
+from profframe.intervals import Ints, union
 from profframe.query.selection import check_numbers, integer
 
 
@@ -173,53 +174,80 @@ def _whole_window(source: RankSource) -> Window | None:
     return Window(start, end, main, main, int(work["event"][0]), thread, host_end, pairs)
 
 
+_SLICE, _CALL, _WORK, _COPY, _HOST_COPY, _SYNC = range(6)
+"""Roles of rows of path_events."""
+_WAITS: Final = ("of_stream", "device", "stream", "on_stream", "call", "issued_ns", "recorded_ns")
+"""Columns of path_waits."""
+
+
 def read(source: RankSource, window: Window) -> Rows:
     """Read what happened in the window."""
-    host, work, waits, wait_calls = (
-        source.ints(
-            f"FROM {macro}(events)", window_start_ns=window.start_ns, window_end_ns=window.end_ns
-        )
-        for macro in ("path_host", "path_work", "path_waits", "path_wait_calls")
-    )
+    rows = source.ints("FROM path_events(events)")
+    role = rows["role"]
+    if (role == _SYNC).any():
+        waits = source.ints("FROM path_waits(events)", window_start_ns=window.start_ns)
+    else:
+        waits = dict.fromkeys(_WAITS, np.empty(0, np.int64))
+    start = rows["start_ns"] - window.start_ns
+    length = window.end_ns - window.start_ns
+    takes_time = (rows["dur_ns"] > 0) & (start < length) & (start + rows["dur_ns"] > 0)
+    host = np.flatnonzero(takes_time & (role <= _CALL))
+    # Later work keeps devices busy, but nothing in the window waits for its end.
+    work = np.flatnonzero(takes_time & (role >= _WORK) & (role < _SYNC))
     work_stream, wait_stream, on_stream = _streams(
-        (work["device"], work["stream"]),
+        (rows["device"][work], rows["stream"][work]),
         (waits["device"], waits["stream"]),
         (waits["device"], waits["on_stream"]),
     )
     on_stream = np.where(waits["on_stream"] < 0, NONE, on_stream)
-    # Later work keeps devices busy, but nothing in the window waits for its end.
-    done = work["end_ns"] <= window.end_ns - window.start_ns
-    works = in_turns(_works(work, work_stream, done))
+    end = start + rows["dur_ns"]
+    done = end[work] <= length
     slices = HostSlices(
-        host["event_id"], host["thread"], host["start_ns"], host["end_ns"], host["root"] > 0
+        rows["event_id"][host],
+        rows["thread"][host],
+        np.maximum(start[host], 0),
+        np.minimum(end[host], length),
+        rows["root"][host] > 0,
     )
+    synchronising = host[(role[host] == _CALL) & (rows["synchronises"][host] > 0)]
     return Rows(
         slices,
-        works,
-        DisjointSpans(*union(work["start_ns"], work["end_ns"])),
+        in_turns(_works(rows, start, work[done], work_stream[done])),
+        DisjointSpans(*union(start[work], end[work])),
         _stream_waits(waits, wait_stream, on_stream),
-        WaitCalls(wait_calls["thread"], wait_calls["issued_ns"]),
-        _host_waits(waits, on_stream, host["event_id"][host["synchronises"] > 0]),
+        _wait_calls(rows, start),
+        _host_waits(waits, on_stream, rows["event_id"][synchronising]),
         _threads(_pairs(source) if window.pairs is None else window.pairs, window.main),
     )
 
 
-def _works(columns: Mapping[str, Ints], stream: Ints, some: Mask) -> Works:
-    """Some rows of ``path_work``."""
-    work = {name: values[some] for name, values in columns.items()}
+def _works(rows: Mapping[str, Ints], start: Ints, work: Ints, stream: Ints) -> Works:
+    """Some rows of path_events, with the calls that launched them."""
+    event, role = rows["event_id"], rows["role"]
+    calls = np.flatnonzero(role == _CALL)
+    call = last_equal(event[calls], calls, rows["launch_id"][work])
+    is_known, begun = call >= 0, start[work]
     return Works(
-        event=work["event_id"],
-        stream=stream[some],
-        start=work["start_ns"],
-        end=work["end_ns"],
-        whole=work["end_ns"] - work["start_ns"],
-        copy=work["copy"] > 0,
-        by_host=work["by_host"] > 0,
-        call=work["call"],
-        call_thread=work["call_thread"],
-        call_start=work["call_start_ns"],
-        call_end=work["call_end_ns"],
+        event=event[work],
+        stream=stream,
+        start=begun,
+        end=begun + rows["dur_ns"][work],
+        whole=rows["dur_ns"][work],
+        copy=np.isin(role[work], (_COPY, _HOST_COPY)),
+        by_host=role[work] == _HOST_COPY,
+        call=np.where(is_known, event[call], NONE),
+        call_thread=np.where(is_known, np.maximum(rows["thread"][call], NONE), NONE),
+        call_start=np.where(is_known, start[call], begun),
+        call_end=np.where(is_known, (start + rows["dur_ns"])[call], begun),
     )
+
+
+def _wait_calls(rows: Mapping[str, Ints], start: Ints) -> WaitCalls:
+    """Calls that make a stream wait, if no sync says which stream waits for what."""
+    role = rows["role"]
+    calls = np.flatnonzero((role == _CALL) & (rows["awaits"] > 0))
+    is_told = np.isin(rows["event_id"][calls], rows["launch_id"][role == _SYNC])
+    return WaitCalls(rows["thread"][calls[~is_told]], start[calls[~is_told]])
 
 
 def graph_waits(source: RankSource, events: Ints) -> tuple[Ints, Ints]:
