@@ -165,8 +165,7 @@ def answer(
         rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
     main = (analysis or select).main
     _emit(name, given, trace, rows, output, keep=keep, main=main)
-    _say_next(name, given, rows, output, sources=sources, facts=facts, part=part)
-    _notes_of_lines(name, given, trace, rows, output)
+    _say_next(name, given, trace, rows, output, sources=sources, facts=facts, part=part)
     return 0
 
 
@@ -246,6 +245,7 @@ def _notes_of_lines(
 def _say_next(
     name: str,
     given: Mapping[str, str],
+    trace: Trace,
     rows: pl.DataFrame,
     output: OutputOptions,
     *,
@@ -259,7 +259,7 @@ def _say_next(
     from profframe.cli.next_commands import commands, following
     from profframe.show.trace_header import next_lines
 
-    _note_of_one_line(name, given, rows, output)
+    _notes_of_lines(name, given, trace, rows, output)
     if output.form != "table" or output.file is not None or not rows.height:
         return
     verbs = [*following(name, given, rows)]
