@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from pathlib import Path
 from typing import Final
 
 import polars as pl
@@ -14,6 +16,8 @@ from profframe.show.memory_text import memory_texts
 from tests.conftest import Run
 
 CPU: Final = "examples/cpu_training.json.gz"
+GPU: Final = "examples/gpu_training.json.gz"
+SNAPSHOT: Final = "examples/snapshot.pickle"
 GIB: Final = 1 << 30
 PEAK: Final = {
     "run": "a", "rank": 0, "device": 0, "allocated_bytes": 2 * GIB, "reserved_bytes": 3 * GIB,
@@ -55,6 +59,24 @@ def test_shorter_texts_drop_the_module_and_then_the_op() -> None:
     assert memory_texts(pl.DataFrame([PEAK]))[1:] == (f"{LINE}, at aten::mul", LINE)
 
 
+def test_memory_from_before_the_trace_is_in_words_where_it_is_much() -> None:
+    half = PEAK | {"before_trace_bytes": GIB}
+    of_it = "1.00 GiB of it from before the trace"
+    assert memory_texts(pl.DataFrame([half])) == (
+        f"{LINE}, at aten::mul in MLP_23; {of_it} (usually weights)",
+        f"{LINE}, at aten::mul; {of_it} (usually weights)",
+        f"{LINE}; {of_it} (usually weights)",
+        f"{LINE}; {of_it}",
+        f"at most 2.00 GiB allocated on device 0; {of_it}",
+        f"{LINE}, at aten::mul in MLP_23",
+        f"{LINE}, at aten::mul",
+        LINE,
+    )
+    for little in (None, 0, 20_000_000):
+        peak = pl.DataFrame([PEAK | {"before_trace_bytes": little}])
+        assert memory_texts(peak)[0] == f"{LINE}, at aten::mul in MLP_23"
+
+
 def test_there_is_none_without_a_level() -> None:
     assert memory_texts(pl.DataFrame()) == ()
     row = PEAK | {"allocated_bytes": None}
@@ -69,3 +91,51 @@ def test_the_first_lines_have_it_where_memory_was_recorded(run: Run) -> None:
     assert line.split(None, 1)[1] == f"at most {amount} allocated on the host, at aten::empty"
     assert re.search(rf"^ +memory +at most {amount}", str(load(CPU).summary()), re.MULTILINE)
     assert "\nmemory " not in run("examples/job")[1]
+
+
+def commands(printed: str) -> list[list[str]]:
+    """Suggested commands below a table or among the first lines, without their comments."""
+    lines = (line.partition("next ")[2] or line for line in printed.splitlines())
+    typed = (line.strip() for line in lines if line.strip().startswith("profframe answer memory"))
+    return [shlex.split(line, comments=True)[1:] for line in typed]
+
+
+def test_from_the_first_lines_to_owners_by_module_and_what_is_never_freed(run: Run) -> None:
+    """Each suggested command is run as it is printed."""
+    (first,) = commands(run(GPU)[1].partition("\n\n")[0])
+    assert first == ["answer", "memory_owners", GPU]
+    code, owners, err = run(*first)
+    assert (code, err) == (0, "")
+    assert owners.splitlines()[1].split()[:5] == ["CUDA", "0", "before_trace", "865.21", "MiB"]
+    words = "before_trace: allocated before recording began, usually weights and optimizer state: "
+    assert f"{words}its owner cannot be known" in " ".join(owners.split())
+    by_module, at_end = commands(owners)
+    assert by_module == ["answer", "memory_owners", "-p", "per=module", GPU]
+    assert at_end == ["answer", "memory_owners", "-p", "at=end", GPU]
+    assert run(*by_module)[0] == 0
+    assert commands(run(*at_end)[1]) == [[*at_end[:-1], "-p", "per=module", GPU]]
+    peak = run("answer", "memory_peak", GPU)[1]
+    assert commands(peak) == [first, by_module, at_end]
+    assert "before trace" in peak.splitlines()[0] + peak.splitlines()[1]
+
+
+def test_suggestions_repeat_the_part_of_the_trace_and_are_not_for_programs(run: Run) -> None:
+    given = ("answer", "memory_owners", GPU, "--step", "2")
+    assert all(words[-2:] == ["--step", "2"] for words in commands(run(*given)[1]))
+    assert commands(run(*given)[1])
+    assert not commands(run(*given, "--format", "csv")[1])
+
+
+def test_snapshots_lead_to_stacks(run: Run, tmp_path: Path) -> None:
+    """A path that a shell would divide is quoted."""
+    copy = tmp_path / "it's a snapshot.pickle"
+    copy.write_bytes(Path(SNAPSHOT).read_bytes())
+    for name in ("memory_peak", "memory_owners", "memory_stacks"):
+        assert commands(run("answer", name, copy)[1]) == [
+            ["answer", "memory_stacks", "-p", "per=frame", str(copy)],
+            ["answer", "memory_stacks", "-p", "at=change", str(copy)],
+        ]
+    by_frame = run("answer", "memory_stacks", copy, "--per", "frame")[1]
+    assert commands(by_frame) == [
+        ["answer", "memory_stacks", "-p", "per=frame", "-p", "at=change", str(copy)]
+    ]
