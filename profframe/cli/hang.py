@@ -44,6 +44,7 @@ def hang(
 
     The exit code is 0 whether or not something hangs: --format json writes [] if nothing does.
     """
+    from profframe.cli.next_commands import typed
     from profframe.query.catalogue import find
     from profframe.show import terminal
     from profframe.trace import file_summaries
@@ -66,5 +67,6 @@ def hang(
         output.emit(rows, readable=output.of(trace))
         return 0
     with trace.session() as session:
-        output.echo(*terminal.words(file_summaries.dumps(session), top, output.width))
+        command = typed(sources, {}, (), output.width)
+        output.echo(*terminal.words(file_summaries.dumps(session), top, output.width, command))
     return 0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import glob
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from profframe.cli.shell import folded
 from profframe.loaders.options import FLAGS
 from profframe.show.nccl_text import WITHOUT_STARTS
-from profframe.show.trace_header import INDENT, all_findings
+from profframe.show.terminal import INDENT
+from profframe.show.trace_header import all_findings
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,6 +30,11 @@ _OF_WORDS: Final = {
     "collectives": (("answer", "stragglers"), "which ranks the others wait for"),
     "memory": (("answer", "memory_stacks"), "who holds the memory, by stack"),
     "execution trace": (("answer", "tensor_traffic"), "bytes that each op moves"),
+}
+_ALSO: Final[Mapping[str, tuple[Verb, ...]]] = {
+    "memory": (
+        (("answer", "memory_stacks", "-p", "at=change"), "what is never freed, such as a leak"),
+    ),
 }
 _WITHOUT_STARTS: Final = (
     ("answer", "collectives", "-p", "per=size"),
@@ -103,6 +109,13 @@ def commands(
         yield command, comment
 
 
+def typed(
+    sources: Sequence[str], facts: Mapping[str, Any], part: Sequence[str], width: int | None
+) -> Callable[[Sequence[str]], str]:
+    """What makes a command of the words of a question; parameters are those of `next_commands`."""
+    return lambda verb: next(commands([((*verb,), "")], sources, facts, part, width))[0]
+
+
 def following(answer: str, given: Mapping[str, str], rows: pl.DataFrame) -> Iterator[Verb]:
     """Questions that a table about memory leads to, and what they are for.
 
@@ -139,6 +152,7 @@ def _main_verbs(opening: TraceHeader, sources: int) -> Iterator[Verb]:
     if opening.words.is_all:
         part = opening.words.parts[0]
         yield _WITHOUT_STARTS if part.hint == WITHOUT_STARTS else _OF_WORDS[part.label]
+        yield from _ALSO.get(part.label, ())
         return
     if not opening.overview["events"].sum():
         yield ("info",), "what the file says about itself"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from profframe.cli.output import OutputOptions
 from profframe.cli.rank_means import has_several_ranks
-from profframe.cli.shell import shell_word
 
 if TYPE_CHECKING:
     import polars as pl
@@ -59,15 +58,17 @@ class Ranking:
         here = {name: text for own, text in shares.items() for name in (own, *shown.get(own, ()))}
         return {**here, **self.words}
 
-    def part(self, top: int, width: int | None) -> RenderableType:
-        """The first rows as a table."""
+    def part(
+        self, top: int, width: int | None, command: Callable[[Sequence[str]], str]
+    ) -> RenderableType:
+        """The first rows as a table; ``command`` makes what is typed of the words of a question."""
         from profframe.show import compact_tables, terminal
         from profframe.show.rank_means import worst
 
         select = self._select()
         names = compact_tables.NAMES.get(select.name, {})
         made_of = _shown(names)
-        words = "".join(f" -p {shell_word(f'{n}={v}')}" for n, v in self.parameters.items())
+        values = (word for n, v in self.parameters.items() for word in ("-p", f"{n}={v}"))
         return terminal.ranking(
             self.rows,
             top,
@@ -75,7 +76,7 @@ class Ranking:
             self.title,
             keep={self.sort, self.by, worst(self.by), "worst_rank"},
             main=[shown for name in select.main for shown in (name, *made_of.get(name, ()))],
-            names=terminal.Names(names, f"profframe answer {self.answer}{words}"),
+            names=terminal.Names(names, command=command(("answer", self.answer, *values))),
             notes=self.notes,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -92,7 +92,7 @@ def show(
     why they waited, self times, kernels, and quality notes. Of several ranks the mean and the worst
     one. With --columns, --format or -o: the self times.
     """
-    from profframe.cli.next_commands import next_commands
+    from profframe.cli.next_commands import next_commands, typed
     from profframe.query.catalogue import find
     from profframe.show.trace_header import text as opening_text
     from profframe.trace.text_views import header
@@ -125,11 +125,16 @@ def show(
         elif into is not None:
             warn_of_library(session, into)
         tables = ranked(session, opening, top, sort, output, has_means=has_means, into=into)
-        output.echo(first, *_parts(opening, tables, top, output.width))
+        command = typed(sources, facts, [*part.options()], output.width)
+        output.echo(first, *_parts(opening, tables, top, output.width, command))
 
 
 def _parts(
-    opening: TraceHeader, tables: Iterable[Ranking], top: int, width: int | None
+    opening: TraceHeader,
+    tables: Iterable[Ranking],
+    top: int,
+    width: int | None,
+    command: Callable[[Sequence[str]], str],
 ) -> list[RenderableType]:
     """Tables that `show` prints below the first lines."""
     from rich.text import Text
@@ -140,12 +145,12 @@ def _parts(
     parts: list[RenderableType] = []
     if not opening.words.is_all:
         overview = with_paths(compact_tables.overview(opening.overview), opening.traces)
-        parts.append(Ranking("Overview", overview, "overview").part(top, width))
+        parts.append(Ranking("Overview", overview, "overview").part(top, width, command))
     for words in opening.words.parts:
         if not opening.words.is_all:
             parts.append(Text("\n".join(f"{words.label}: {line}" for line in words.what)))
-        parts += terminal.words(words, top, width)
-    parts += [ranking.part(top, width) for ranking in tables if ranking.rows.height]
+        parts += terminal.words(words, top, width, command)
+    parts += [ranking.part(top, width, command) for ranking in tables if ranking.rows.height]
     return [*parts, *_quality(opening, width)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
@@ -18,16 +19,26 @@ _SHOWN: Final = (
     "run", "rank", "device_type", "device", "name", "peak_bytes", "peak_blocks", "peak_share",
     "end_bytes", "unfreed_bytes", "allocations",
 )  # fmt: skip
+NAMES: Final = MappingProxyType(
+    {f"held_{what}": f"peak_{what}" for what in ("bytes", "blocks", "share")}
+)
+"""Names of columns in `memory_stacks`, of those that have another one in tables."""
 UNTOLD: Final = frozenset({None, "unknown", "[0,0]"})
 """Names of groups of memory that say nothing: without one, or the default pool."""
 PINNED_MEMORY: Final = "pinned host"
 """Rows of `profframe.diff_memory` of pinned memory of the host."""
+_LEAST_BEFORE: Final = 0.01
+"""Minimum part of a peak from before the first record that is called weights."""
 _NAMED: Final = pl.col("name").fill_null("(no name)")
 _KEYS: Final = ("run", "rank", "device_type", "device")
 
 
 def headline(
-    failures: pl.DataFrame, stacks: pl.DataFrame, moments: pl.DataFrame, segments: pl.DataFrame
+    failures: pl.DataFrame,
+    stacks: pl.DataFrame,
+    moments: pl.DataFrame,
+    segments: pl.DataFrame,
+    earlier: pl.DataFrame,
 ) -> list[str]:
     """What matters most, one sentence per line: what failed, else the peak; leaks, and free memory.
 
@@ -41,6 +52,8 @@ def headline(
         Rows of `snapshot_timeline`.
     segments
         Rows of `fragmentation`.
+    earlier
+        Rows of `sql/file_summaries/earlier_memory.sql`.
     """
     several = [name for name in ("run", "rank") if stacks[name].n_unique() > 1]
     lines = []
@@ -53,7 +66,8 @@ def headline(
         place = dict(zip(_KEYS, key, strict=True))
         start = _where(place, several)
         own = _is_of(place)
-        lines.append(start + _peak(rows, moments.filter(own)))
+        before = int(earlier.filter(own)["bytes"].sum())
+        lines.append(start + _peak(rows, moments.filter(own), before))
         lines += [start + line for line in (_unfreed(rows), _free(segments.filter(own))) if line]
     return lines
 
@@ -84,7 +98,7 @@ def table(stacks: pl.DataFrame) -> pl.DataFrame:
     rows = stacks.filter((pl.col("peak_bytes") > 0) | (pl.col("end_bytes") > 0)).select(_SHOWN)
     constant = [name for name in _KEYS if rows[name].n_unique() < 2]
     named = rows.drop(constant).with_columns(_NAMED)
-    return named.rename(lambda name: name.replace("peak_", "held_"))
+    return named.rename({name: shown for shown, name in NAMES.items()})
 
 
 def changes(rows: pl.DataFrame) -> tuple[str, pl.DataFrame]:
@@ -156,7 +170,7 @@ def _failure(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"{free}, not enough for the request; {largest}"
 
 
-def _peak(rows: pl.DataFrame, moments: pl.DataFrame) -> str:
+def _peak(rows: pl.DataFrame, moments: pl.DataFrame, before: int) -> str:
     first = rows.row(0, named=True)
     when = "" if first["peak_ns"] is None else f" at {_when(first['peak_ns'])}"
     held = int(rows["peak_bytes"].sum())
@@ -170,7 +184,9 @@ def _peak(rows: pl.DataFrame, moments: pl.DataFrame) -> str:
     if first["peak_bytes"] and rows["name"].drop_nulls().len():
         part = units.share(first["peak_share"] or 0)
         by = f"; the most by {first['name'] or 'an unknown stack'} ({part})"
-    return f"peak{when}: {units.size(held)} in {blocks}{reserved}{by}"
+    of_it = f"; {units.size(before)} of it from before the first record" if before else ""
+    of_it += " (usually weights)" if before and before >= _LEAST_BEFORE * held else ""
+    return f"peak{when}: {units.size(held)} in {blocks}{reserved}{by}{of_it}"
 
 
 def _unfreed(rows: pl.DataFrame) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -21,6 +22,10 @@ class FileSummary:
     excerpts: tuple[str, ...] = ()
     """Texts of several lines, such as stacks."""
     tables: tuple[tuple[str, pl.DataFrame], ...] = ()
+    questions: tuple[tuple[str, ...], ...] = ()
+    """For each table the words of a command that says more."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Names of columns there, of those that have another one in tables."""
     hint: str = ""
     """What to do next; may be empty."""
 

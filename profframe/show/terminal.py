@@ -34,6 +34,8 @@ from profframe.show.table_layout import GAP, Column, Wishes, heading_lines, layo
 if TYPE_CHECKING:
     import polars as pl
 
+INDENT: Final = 13
+"""Columns of labels, such as those of the first lines."""
 PIPE_WIDTH: Final = 160
 """Width of output that does not go to a terminal."""
 _UNLIMITED: Final = 1_000_000
@@ -59,7 +61,11 @@ class Names:
     of: Mapping[str, str] = field(default_factory=dict)
     """By the name in the rows, where it is another one."""
     where: str = ""
-    """The command that takes them, if it is another one."""
+    """What takes them, if it is another command."""
+    command: str = ""
+    """That command as it can be typed, on a line of its own instead."""
+    is_cut: bool = False
+    """Whether rows are left out, too, which the command has."""
 
     def __call__(self, name: str) -> str:
         """The name of a column."""
@@ -124,6 +130,9 @@ def table(
         where = f" ({names.where})" if names.where else ""
         line = f"not shown for lack of width: {left_out}{where}"
         parts.append(Text(units.visible(line), style="dim"))
+    if names.command and (chosen.left_out or names.is_cut):
+        more = f"{'more':<{INDENT}}{names.command}"
+        parts.append(Text(more, style="dim", no_wrap=True, overflow="ignore"))
     return Group(*parts)
 
 
@@ -234,13 +243,19 @@ def sentences(words: FileSummary) -> RenderableType:
     return Text("\n".join(lines))
 
 
-def words(words: FileSummary, top: int, width: int | None) -> Iterator[RenderableType]:
-    """What is shown about a file first: sentences, stacks, and rows of tables."""
+def words(
+    words: FileSummary, top: int, width: int | None, command: Callable[[Sequence[str]], str]
+) -> Iterator[RenderableType]:
+    """What is shown about a file first: sentences, stacks, and rows of tables.
+
+    ``command`` makes what is typed of the words of a question.
+    """
     yield sentences(words)
     for excerpt in words.excerpts:
         yield Text(excerpt)
-    for title, rows in words.tables:
-        yield ranking(rows, top, width, title)
+    for (title, rows), question in zip(words.tables, words.questions, strict=True):
+        names = Names(words.names, command=command(question), is_cut=rows.height > top)
+        yield ranking(rows, top, width, title, names=names)
 
 
 def headers(traces: pl.DataFrame) -> Iterator[RenderableType]:

@@ -30,14 +30,13 @@ from profframe.show.each_run import most_of_each, steps_of_each, time_of_each, w
 from profframe.show.findings import NOT_ESTIMATED, STYLES, gain_of, ranks_of
 from profframe.show.memory_text import memory_texts
 from profframe.show.summary import Summary
+from profframe.show.terminal import INDENT
 
 TOP: Final = 3
 """Findings among the first lines."""
 MOST_LINES: Final = 11
 """Maximum first lines; if there are more, inference phases are only in the table below."""
 PHASES: Final = "phases"
-INDENT: Final = 13
-"""Columns of the labels of the first lines."""
 _FLAGS: Final = MappingProxyType(
     {
         "record_shapes": "shapes",

@@ -5,10 +5,10 @@ Each kind has a view, which asks a trace and turns the rows of answers into sent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import polars as pl
 
@@ -20,6 +20,8 @@ from profframe.show.special_files import FileSummaries, FileSummary
 from profframe.trace.base_trace import BaseTrace
 from profframe.trace.query import answer
 
+Table: TypeAlias = tuple[str, pl.DataFrame, tuple[str, ...]]
+"""A title, rows, and the words of a command that says more."""
 _MOST: Final = 8
 """Maximum sentences, and runs or ranks, that are written out."""
 _MEMORY_BY: Final = MappingProxyType(
@@ -97,12 +99,13 @@ def dumps(trace: BaseTrace) -> FileSummary:
         for name, side in (("late_stack", "late"), ("waiting_stack", "waiting")):
             if first[name]:
                 excerpts.append(_stack(f"The stack of {_of(first, side)}", first[name]))
-    tables = [("What hangs", hang_text.table(rows))] if rows.height else []
-    tables.append(("How far each rank got", hang_text.behind(progress)))
+    tables: list[Table] = []
+    if rows.height:
+        tables.append(("What hangs", hang_text.table(rows), ("answer", "hangs")))
+    behind = hang_text.behind(progress)
+    tables.append(("How far each rank got", behind, ("answer", "collective_progress")))
     hint = hang_text.lacking(sizes, rows)
-    return _words(
-        label, what, facts, sentences, excerpts=tuple(excerpts), tables=tuple(tables), hint=hint
-    )
+    return _words(label, what, facts, sentences, excerpts=tuple(excerpts), tables=tables, hint=hint)
 
 
 def memory(trace: BaseTrace) -> FileSummary:
@@ -117,24 +120,30 @@ def memory(trace: BaseTrace) -> FileSummary:
     segments = answer(trace, "fragmentation")
     if not sizes["allocations"].sum():
         sentences = ["nothing is allocated in it, and nothing was allocated while it was recorded"]
-        tables = [("Segments", segments)] if segments.height else []
+        of_segments = ("Segments", segments, ("answer", "fragmentation"))
+        tables = [of_segments] if segments.height else []
         hint = "torch.cuda.memory._record_memory_history() makes torch record"
-        return _words(label, what, facts, sentences, tables=tuple(tables), hint=hint)
+        return _words(label, what, facts, sentences, tables=tables, hint=hint)
     failures = answer(trace, "out_of_memory")
     stacks = answer(trace, "memory_stacks", per="frame", top=0)
-    lines = snapshot_text.headline(failures, stacks, answer(trace, "snapshot_timeline"), segments)
+    timeline, earlier = answer(trace, "snapshot_timeline"), question(trace, "earlier_memory")
+    lines = snapshot_text.headline(failures, stacks, timeline, segments, earlier)
     at, when = ("oom", "when memory ran out") if failures.height else ("peak", "at the peak")
     tables = []
+    asked_at = ("-p", f"at={at}") if at != "peak" else ()
     for by, title in _MEMORY_BY.items():
         rows = stacks
         if by != "frame" or at != "peak":
             rows = answer(trace, "memory_stacks", per=by, at=at, top=0)
         if {*rows["name"]} - snapshot_text.UNTOLD:
-            tables.append((f"{title} {when}", snapshot_text.table(rows)))
+            verb = ("answer", "memory_stacks", "-p", f"per={by}", *asked_at)
+            tables.append((f"{title} {when}", snapshot_text.table(rows), verb))
     excerpts: tuple[str, ...] = ()
     if failures.height and failures["stack"][-1]:
         excerpts = (_stack("Requested by", failures["stack"][-1]),)
-    return _words(label, what, facts, lines, excerpts=excerpts, tables=tuple(tables))
+    return _words(
+        label, what, facts, lines, excerpts=excerpts, tables=tables, names=snapshot_text.NAMES
+    )
 
 
 def execution(trace: BaseTrace) -> FileSummary:
@@ -150,13 +159,14 @@ def execution(trace: BaseTrace) -> FileSummary:
     label = "execution trace"
     tables = []
     if traffic.height:
-        tables.append(("Bytes that ops read and write", execution_trace_text.table(traffic)))
+        rows = execution_trace_text.table(traffic)
+        tables.append(("Bytes that ops read and write", rows, ("answer", "tensor_traffic")))
     return _words(
         label,
         _each(sizes, execution_trace_text.contents),
         facts,
         execution_trace_text.headline(sizes, traffic),
-        tables=tuple(tables),
+        tables=tables,
         hint=execution_trace_text.hint(sizes),
     )
 
@@ -174,13 +184,15 @@ def nccl_records(trace: BaseTrace) -> FileSummary:
     label = "collectives"
     if not sizes.height:
         return _words(label, what, facts, ("no record has a duration",))
-    tables = [("Collectives by communicator, kind and size", nccl_text.table(sizes))]
+    by_size = ("answer", "collectives", "-p", "per=size")
+    tables: list[Table] = [
+        ("Collectives by communicator, kind and size", nccl_text.table(sizes), by_size)
+    ]
     if ranks.height:
-        tables.append(("Ranks by how long they hold up the others", nccl_text.table(ranks)))
+        title = "Ranks by how long they hold up the others"
+        tables.append((title, nccl_text.table(ranks), ("answer", "stragglers")))
     hint = "" if contents["has_starts"].all() else nccl_text.WITHOUT_STARTS
-    return _words(
-        label, what, facts, nccl_text.headline(sizes, ranks), tables=tuple(tables), hint=hint
-    )
+    return _words(label, what, facts, nccl_text.headline(sizes, ranks), tables=tables, hint=hint)
 
 
 VIEWS: Final[Mapping[Contents, FileKind]] = MappingProxyType(
@@ -196,8 +208,8 @@ VIEWS: Final[Mapping[Contents, FileKind]] = MappingProxyType(
         ),
         "nccl_records": FileKind(
             nccl_records,
-            "records of NCCL's Inspector have no times of ops (collectives and stragglers say what "
-            "they know)",
+            "records of NCCL's Inspector have no times of ops (the answers collectives and "
+            "stragglers say what they know)",
         ),
         "execution_traces": FileKind(
             execution,
@@ -221,8 +233,9 @@ def _words(
     sentences: Iterable[str],
     *,
     excerpts: tuple[str, ...] = (),
-    tables: tuple[tuple[str, pl.DataFrame], ...] = (),
+    tables: Sequence[Table] = (),
     hint: str = "",
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> FileSummary:
     """A summary that a terminal and a page can show, with control bytes of the file escaped."""
     lines = [units.visible(line[0].upper() + line[1:]) for line in sentences if line]
@@ -234,7 +247,9 @@ def _words(
         tuple((name, units.visible(value)) for name, value in facts if value not in {"", "0"}),
         tuple(lines),
         excerpts,
-        tables,
+        tuple((title, rows) for title, rows, _ in tables),
+        tuple(verb for *_, verb in tables),
+        names,
         units.visible(hint),
     )
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
+import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -282,3 +285,33 @@ def test_dumps_are_not_compared_with_dumps(tmp_path: Path) -> None:
     first, second = late(tmp_path / "files")
     with pytest.raises(ParameterError, match="profframe hang says who is late"):
         profframe.diff(first, second)
+
+
+@pytest.mark.parametrize("example", ["snapshot.pickle", "nccl_inspector"])
+def test_each_command_that_is_shown_can_be_typed(
+    example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A path that a shell would divide is quoted; tables that are cut say where the rest is."""
+    source, copy = Path("examples") / example, tmp_path / f"it's a {example}"
+    (shutil.copytree if source.is_dir() else shutil.copy)(source, copy)
+    assert cli.run([str(copy), "--top", "1"]) == 0
+    text = capsys.readouterr().out.replace("\\\n", " ")
+    commands = re.findall(r"^(?:next|more)? +profframe .*$", text, re.MULTILINE)
+    typed = [shlex.split(line.partition("profframe ")[2], comments=True) for line in commands]
+    assert all(words[-1] == str(copy) for words in typed)
+    answers = {" ".join(words[:-1]) for words in typed}
+    if source.is_dir():
+        assert {"answer collectives -p per=size", "answer stragglers"} <= answers
+    else:
+        assert {f"answer memory_stacks -p {p}" for p in ("at=change", "per=frame")} <= answers
+    for words in typed:
+        assert cli.run(words) == 0
+        assert capsys.readouterr().err == ""
+
+
+def test_memory_from_before_the_first_record_is_in_words(tmp_path: Path) -> None:
+    trace = profframe.load(timeline(tmp_path / "files"))
+    (part,) = file_summaries(trace, trace.traces["format"]).parts
+    assert part.sentences[0].endswith(
+        "96 B in 2 blocks; 64 B of it from before the first record (usually weights)"
+    )
