@@ -49,7 +49,7 @@
 -- communication_ns          BIGINT    ns         sum of durations of its communication
 -- exposed_communication_ns  BIGINT    ns         time in which some of it ran and nothing on the rank computed
 -- known_share               DOUBLE    0..1       part of device_ns with known work and peak; NULL if that is 0
--- roofline_share            DOUBLE    0..1       how close the known part comes to the peaks: least time over its time; NULL if none is
+-- roofline_share            DOUBLE    0..1       how close the known part comes to the peaks: least time over its time; NULL if 0
 WITH marks AS MATERIALIZED (
     FROM phase_marks(events)
 ),
