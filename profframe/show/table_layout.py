@@ -1,8 +1,8 @@
 """Which columns of a table fit a width, in how many blocks, and how wide they are.
 
 What is the same in all rows is said once, in a line below the table. Then identifiers are left out,
-then what no reader came for, from the right. Columns to keep, and the run and rank that tell rows
-apart, are in further blocks if need be.
+then what no reader came for, from the right; what is narrow comes back if there is room. Columns to
+keep, and the run and rank that tell rows apart, are in further blocks if need be.
 """
 
 from __future__ import annotations
@@ -120,6 +120,7 @@ def layout(columns: Mapping[str, Column], width: int | None, wishes: Wishes) -> 
     draft.narrow()
     draft.share(name for name in same if name in main)
     draft.leave_out((*others, *main))
+    draft.take_back(name for name in (*reversed(main), *reversed(others)) if name not in ids)
     blocks = (*map(draft.widened, draft.blocks()),)
     shared = (*(name for name in columns if name in draft.shared),)
     shown = {*draft.widths, *shared}
@@ -155,6 +156,14 @@ class _Draft:
                 return
             for one in _with_partners([name], self.widths):
                 self.widths.pop(one, None)
+
+    def take_back(self, names: Iterable[str]) -> None:
+        """Take columns that were left out where they fit beside whole texts of the others."""
+        left_out = [name for name in names if name not in {*self.widths, *self.shared}]
+        for name in left_out:
+            widths = {one: self._columns[one].width for one in (*self.widths, name)}
+            if _total(widths) <= self._width and len(_with_partners([name], self._columns)) == 1:
+                self.widths[name] = widths[name]
 
     def narrow(self) -> None:
         """Break headings, then cut texts to the least width."""

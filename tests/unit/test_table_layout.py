@@ -102,8 +102,15 @@ def test_one_row_loses_nothing_that_has_a_value() -> None:
 def test_from_is_not_shown_without_to() -> None:
     rows = WIDE.select("name", from_bytes="calls", to_bytes="self_ns", made_bytes="total_ns")
     assert shown(rows, 30)[0] == ["name", "from", "to"]
-    assert shown(rows, 20)[0] == ["name"]
+    assert shown(rows, 20)[0] == ["name", "made"]
+    assert shown(rows, 15)[0] == ["name"]
     assert shown(rows, 28, keep=["to_bytes"])[0][-2:] == ["from", "to"]
+
+
+def test_a_narrow_column_comes_back_where_a_wide_one_has_no_room() -> None:
+    names, below = shown(WIDE, 26, main=("name", "self_ns", "owner_name", "calls"))
+    assert names == ["name", "calls", "self"]
+    assert below.endswith(f"{LEFT_OUT}op_id, kernel_id, total_ns, owner_name")
 
 
 def test_a_text_that_is_whole_is_not_cut() -> None:
