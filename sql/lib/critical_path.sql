@@ -56,8 +56,7 @@ regexp_matches(
 -- path_events: host slices, work and syncs with numbers in place of texts; only syncs may lack a start.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, thread  as in events
--- column role BIGINT  0: host slice; 1: call; 2: work; 3: copy; 4: copy that its host makes piece by piece, in the call: of
--- pageable memory to a device; 5: sync
+-- column role BIGINT  0: host slice; 1: call; 2: work; 3: copy; 4: copy of pageable memory, which its host makes; 5: sync
 -- column root BIGINT  1: no slice is around it
 -- column synchronises BIGINT  1: its name is that of a call that returns when a device is done
 -- column awaits BIGINT  1: its name is that of a call that makes a stream wait
