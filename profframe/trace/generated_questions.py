@@ -1242,9 +1242,10 @@ def modules(
     Parameters
     ----------
     per
-        What rows are split by: steps, or nothing within a run. One of ``"step"``, ``"run"``.
+        What rows are split by: steps, nothing within a run, or classes of modules. One of
+        ``"step"``, ``"run"``, ``"class"``.
     together
-        Names: one row for all modules with these names, and no others.
+        Names or classes, or patterns with *: one row for all modules that one fits, and no others.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
     each, on
@@ -1254,10 +1255,10 @@ def modules(
     -------
     polars.DataFrame
         One row per (run, rank, step, name, module_id), by run and rank, the longest total_device_ns
-        first, then total_host_ns. Columns: ``run rank step name module_id calls host_ns
+        first, then total_host_ns. Columns: ``run rank step name module_id modules calls host_ns
         self_host_ns backward_host_ns total_host_ns kernels device_ns self_device_ns
-        backward_kernels backward_device_ns self_backward_device_ns total_device_ns busy_ns span_ns
-        exposed_communication_ns idle_ns``.
+        backward_kernels backward_device_ns self_backward_device_ns total_device_ns
+        total_self_device_ns busy_ns span_ns exposed_communication_ns idle_ns``.
     """
     return answer(
         self,

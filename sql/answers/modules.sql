@@ -1,5 +1,7 @@
 -- modules: what ran on host and devices for each nn.Module, forward and backward.
 -- One row per (run, rank, step, name, module_id), by run and rank, the longest total_device_ns first, then total_host_ns.
+-- With per=class one row for all modules of a class, such as `Linear` for `nn.Module: Linear_0` and `nn.Module: Linear_1`; where
+-- a path does not tell the class of its last module, for all paths that differ only in numbers: `layers.*.mlp`.
 -- A module's calls are its Python frames. For a rank without such frames, ops that name their modules stand in: modules come from
 -- `module_hierarchy`, each identified by its path; the number of calls is then unknown. So do graph kernels that name theirs, if
 -- no module calls were recorded in their capture. A module's work is everything launched inside a call on its thread, whenever
@@ -15,15 +17,18 @@
 -- no rows: no slice of the host is in a module
 -- divides by: rank
 -- over ranks: step, name; module_id
--- main columns: name, step, total_device_ns, total_host_ns, device_ns, backward_device_ns, calls, self_device_ns, host_ns
--- main columns: idle_ns, exposed_communication_ns, self_backward_device_ns, self_host_ns, backward_host_ns
--- parameter per       VARCHAR(step|run) = step  what rows are split by: steps, or nothing within a run
--- parameter together  JSON = []                 names: one row for all modules with these names, and no others
+-- main columns: name, step, total_self_device_ns, total_device_ns, total_host_ns, calls, device_ns, backward_device_ns, modules
+-- main columns: host_ns, idle_ns, self_device_ns, exposed_communication_ns, self_backward_device_ns, self_host_ns
+-- main columns: backward_host_ns
+-- tables by: total_self_device_ns, total_host_ns
+-- parameter per       VARCHAR(step|run|class) = step  what rows are split by: steps, nothing within a run, or classes of modules
+-- parameter together  JSON = []  names or classes, or patterns with *: one row for all modules that one fits, and no others
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
--- step                      BIGINT       profiler step that the calls started in; NULL outside steps, and for a whole run
--- name                      VARCHAR      name of the Python frame, or path of the module; NULL with `together`
--- module_id                 BIGINT       number of the nn.Module instance; NULL for a path, and with `together`
+-- step                      BIGINT       profiler step that the calls started in; NULL outside steps, and unless per=step
+-- name                      VARCHAR      name of the Python frame, path of the module, or its class; NULL with `together`
+-- module_id                 BIGINT       number of the nn.Module instance; NULL for a path or class, and with `together`
+-- modules                   BIGINT       number of modules that it is about: nn.Module instances, or paths
 -- calls                     BIGINT       number of calls; NULL for a path
 -- host_ns                   BIGINT   ns  host time in it, summed over threads; for a path, time in its ops
 -- self_host_ns              BIGINT   ns  the same without time in other modules inside it
@@ -36,6 +41,7 @@
 -- backward_device_ns        BIGINT   ns  sum of durations of the kernels, copies and fills of its backward ops
 -- self_backward_device_ns   BIGINT   ns  the same without those of other modules inside it
 -- total_device_ns           BIGINT   ns  device_ns plus the known backward_device_ns
+-- total_self_device_ns      BIGINT   ns  self_device_ns plus the known self_backward_device_ns
 -- busy_ns                   BIGINT   ns  time in which at least one piece of work of its calls ran, on whichever device
 -- span_ns                   BIGINT   ns  from the start of the first of them to the end of the last; NULL if there are none
 -- exposed_communication_ns  BIGINT   ns  time in which one of them communicated and nothing on the rank's devices computed
@@ -105,27 +111,50 @@ entered AS (
     LEFT JOIN paths AS around ON parent.module_hierarchy = around.module_hierarchy
     WHERE paths.paths IS DISTINCT FROM around.paths
 ),
+modules AS (
+    SELECT *, 0 AS sub
+    FROM frames
+    UNION ALL BY NAME
+    SELECT
+        run, rank, step, event_id, thread, start_ns, dur_ns, preorder, last_descendant_id, replay,
+        unnest(entered) AS name, generate_subscripts(entered, 1) AS sub
+    FROM entered
+),
+labels AS MATERIALIZED (
+    SELECT
+        own_name, is_path,
+        CASE
+            WHEN patterns IS NOT NULL THEN NULL
+            WHEN coalesce(getvariable('per'), 'step') = 'class' THEN class
+            ELSE own_name
+        END AS name,
+        patterns IS NULL AND coalesce(getvariable('per'), 'step') <> 'class' AS is_instance
+    FROM (
+        SELECT name AS own_name, is_path, module_class(name, is_path) AS class
+        FROM (SELECT DISTINCT name, module_id IS NULL AS is_path FROM modules)
+    )
+    CROSS JOIN (
+        SELECT nullif(from_json(coalesce(getvariable('together'), '[]')::JSON, '["VARCHAR"]'), []::VARCHAR[]) AS patterns
+    )
+    WHERE
+        patterns IS NULL
+        OR len(
+            list_filter(
+                patterns,
+                lambda pattern: own_name = pattern OR class = pattern OR own_name GLOB pattern OR class GLOB pattern
+            )
+        ) > 0
+),
 slices AS MATERIALIZED (
     SELECT
-        * EXCLUDE (names) REPLACE (
-            CASE WHEN names IS NULL THEN name END AS name,
-            CASE WHEN names IS NULL THEN module_id END AS module_id
-        ),
-        NULL::INTEGER AS device, NULL::INTEGER AS stream,
-        dense_rank() OVER (
-            ORDER BY run, rank, step, CASE WHEN names IS NULL THEN name END, CASE WHEN names IS NULL THEN module_id END
-        ) AS region
+        *, CASE WHEN is_instance THEN own_id END AS module_id, NULL::INTEGER AS device, NULL::INTEGER AS stream,
+        dense_rank() OVER (ORDER BY run, rank, step, name, CASE WHEN is_instance THEN own_id END) AS region
     FROM (
-        SELECT *, 0 AS sub
-        FROM frames
-        UNION ALL BY NAME
-        SELECT
-            run, rank, step, event_id, thread, start_ns, dur_ns, preorder, last_descendant_id, replay,
-            unnest(entered) AS name, generate_subscripts(entered, 1) AS sub
-        FROM entered
+        SELECT modules.* EXCLUDE (name, module_id), labels.*, modules.module_id AS own_id
+        FROM modules
+        JOIN few('labels') AS labels
+            ON modules.name = labels.own_name AND (modules.module_id IS NULL) = labels.is_path
     )
-    CROSS JOIN (SELECT nullif(from_json(coalesce(getvariable('together'), '[]')::JSON, '["VARCHAR"]'), []::VARCHAR[]) AS names)
-    WHERE names IS NULL OR list_contains(names, name)
 ),
 named AS (
     SELECT
@@ -135,6 +164,7 @@ named AS (
         step,
         name,
         module_id,
+        count(DISTINCT {name: own_name, id: own_id}) AS modules,
         sum(calls)::BIGINT AS calls
     FROM slices
     GROUP BY region, run, rank, step, name, module_id
@@ -204,6 +234,7 @@ SELECT
     step,
     name,
     module_id,
+    modules,
     calls,
     host_ns,
     self_host_ns,
@@ -216,6 +247,7 @@ SELECT
     backward_device_ns,
     self_backward_device_ns,
     try_cast(device_ns::HUGEINT + coalesce(backward_device_ns, 0) AS BIGINT) AS total_device_ns,
+    try_cast(self_device_ns::HUGEINT + coalesce(self_backward_device_ns, 0) AS BIGINT) AS total_self_device_ns,
     busy_ns,
     span_ns,
     exposed_communication_ns,

@@ -4,6 +4,18 @@
 -- For slices that were captured into a graph, `replay` has the `step` of their replays, with a row for each; it is NULL if they
 -- stand for all replays together, and for all other slices.
 
+-- module_class: the class of a module: of the name of its Python frame, or of its path; of a path that does not tell it, the path
+-- without its numbers.
+-- parameter name VARCHAR  `nn.Module: Linear_0`, `TOP(Net).fc(Linear)` or `layers.0.mlp`
+-- parameter is_path BOOLEAN  whether it is a path
+-- returns VARCHAR  `Linear`, or `layers.*.mlp`
+-- example: SELECT module_class('nn.Module: Linear_0', false)
+CREATE OR REPLACE TEMP MACRO module_class(name, is_path) AS CASE
+    WHEN NOT is_path THEN regexp_replace(name, '^nn\.Module: |_\d+$', '', 'g')
+    WHEN regexp_matches(name, '\([^().]+\)$') THEN regexp_extract(name, '\(([^().]+)\)$', 1)
+    ELSE regexp_replace(name, '\b\d+\b', '*', 'g')
+END;
+
 -- replayed_steps: the steps in which the captured slices of each thread were replayed, and how often.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, thread  as in events

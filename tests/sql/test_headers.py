@@ -289,9 +289,10 @@ def test_columns_are_fixed() -> None:
             "known_product_share model_flops recomputed_flops devices steps device_ns note"
         ),
         "modules": (
-            "step name module_id calls host_ns self_host_ns backward_host_ns total_host_ns kernels "
-            "device_ns self_device_ns backward_kernels backward_device_ns self_backward_device_ns "
-            "total_device_ns busy_ns span_ns exposed_communication_ns idle_ns"
+            "step name module_id modules calls host_ns self_host_ns backward_host_ns total_host_ns "
+            "kernels device_ns self_device_ns backward_kernels backward_device_ns "
+            "self_backward_device_ns total_device_ns total_self_device_ns busy_ns span_ns "
+            "exposed_communication_ns idle_ns"
         ),
         "kernel_overlap": (
             "process_group collective event_id name start_ns calls communication_ns hidden_ns "
