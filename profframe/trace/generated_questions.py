@@ -857,8 +857,9 @@ def kernels(
     per: str = "name",
     top: int = 0,
     copies: bool = False,
-    per_op: bool = False,
+    tiny_ns: int = 5000,
     *,
+    per_op: bool = False,
     sort: Text | None = None,
     columns: Text | None = None,
     each: Each | None = None,
@@ -875,6 +876,8 @@ def kernels(
         N: the N largest per rank, and one row `others`; 0: all.
     copies
         Include memory copies and fills.
+    tiny_ns
+        Executions that are shorter, in ns, are tiny.
     per_op
         Also split rows by the op that launched the kernel. Only with ``per=launch``.
     sort, columns
@@ -888,7 +891,7 @@ def kernels(
         One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name,
         class; `others` last. Columns: ``run rank name calls total_ns mean_ns p50_ns std_ns min_ns
         max_ns share top_op top_op_share launch_site launch_site_share class class_share short_name
-        category fused_ops is_mixed``.
+        category fused_ops precision tiny_calls tiny_share is_mixed``.
 
         With ``per=launch``: device time of kernels by how they were launched: grid, block,
         registers and shared memory. One row per (run, rank, name, grid, block, registers,
@@ -902,6 +905,7 @@ def kernels(
         per=per,
         top=top,
         copies=copies,
+        tiny_ns=tiny_ns,
         per_op=per_op,
         sort=sort,
         columns=columns,

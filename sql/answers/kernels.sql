@@ -3,17 +3,18 @@
 -- Only kernels count, unless `copies` adds copies and fills, also to the shares. All names have a row. Fills count as
 -- computation. Communication is what events.kernel_category says. Kernels without an op, such as most of a graph, have a launch
 -- site: the innermost annotation or frame of the user's own code around the launch; a marker of an inference phase is shown as
--- its phase, such as `decode phase`.
+-- its phase, such as `decode phase`. The precision of matrix products is what the names of their kernels tell.
 -- In a bare shell read from `sql/lib` first: devices, kernel_names, frames, phase_names, launch_sites.
 -- needs: events
 -- recorded: kernels
 -- divides by: rank
 -- over ranks: name, class
--- main columns: name, total_ns, calls, share, top_op, top_op_share, p50_ns, launch_site, launch_site_share, mean_ns, max_ns
--- main columns: category, min_ns, std_ns
+-- main columns: name, total_ns, calls, share, top_op, top_op_share, p50_ns, precision, mean_ns, max_ns, launch_site
+-- main columns: launch_site_share, category, tiny_calls, min_ns, std_ns, tiny_share
 -- parameter per     VARCHAR(name|short_name|category|class|launch) = name  what each row is; launch: grid, block, registers
 -- parameter top     BIGINT = 0                                    N: the N largest per rank, and one row `others`; 0: all
 -- parameter copies  BOOLEAN = false                               include memory copies and fills
+-- parameter tiny_ns BIGINT = 5000                                 executions that are shorter, in ns, are tiny
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run
 -- name              VARCHAR        name, short name, category or class of the kernels; NULL if the source has none
@@ -34,6 +35,9 @@
 -- short_name        VARCHAR        name without return type, template arguments, parameters; NULL in `others` and for groups
 -- category          VARCHAR        kernel_category of most of total_ns, the first by name on a tie; NULL in `others`
 -- fused_ops         VARCHAR        what an Inductor kernel fuses, from its name or that of top_op; NULL for other kernels
+-- precision         VARCHAR        of most time in gemm and convolution: fp32, bf16 tensor, ...; tensor: on tensor cores
+-- tiny_calls        BIGINT         number of executions shorter than the parameter tiny_ns
+-- tiny_share        DOUBLE   0..1  tiny_calls over the executions with a duration; NULL if there are none
 -- is_mixed          BOOLEAN        whether some of the kernels compute and communicate at once; class says what they count as
 WITH kernels AS MATERIALIZED (
     FROM work_by_name(events)
@@ -47,6 +51,7 @@ names AS MATERIALIZED (
             name,
             kernel_category,
             device_class(kind, kernel_category) AS class,
+            CASE WHEN kind = 'kernel' AND kernel_category IN ('gemm', 'convolution') THEN product_precision(name) END AS precision,
             CASE coalesce(getvariable('per'), 'name')
                 WHEN 'name' THEN name
                 WHEN 'short_name' THEN short_name(kind, name)
@@ -57,7 +62,7 @@ names AS MATERIALIZED (
     )
 ),
 labelled AS MATERIALIZED (
-    SELECT kernels.*, names.label_id
+    SELECT kernels.*, names.label_id, names.precision
     FROM kernels
     JOIN names
         ON kernels.kind = names.kind
@@ -123,6 +128,16 @@ categories AS (
     )
     GROUP BY ALL
 ),
+precisions AS (
+    SELECT run, rank, place, arg_min(precision, {less_ns: -coalesce(total_ns, 0), precision: precision}) AS precision
+    FROM (
+        SELECT run, rank, place, precision, sum(total_ns) AS total_ns
+        FROM members
+        WHERE place > 0 AND precision IS NOT NULL
+        GROUP BY ALL
+    )
+    GROUP BY ALL
+),
 sites AS (
     SELECT run, rank, place, min({less_ns: -site_ns, launch_site: launch_site}) AS top
     FROM (
@@ -155,7 +170,9 @@ times AS (
     GROUP BY run, rank, place
 ),
 medians AS (
-    SELECT run, rank, place, quantile_disc(dur_ns, 0.5) AS p50_ns
+    SELECT
+        run, rank, place, quantile_disc(dur_ns, 0.5) AS p50_ns, count(*) AS timed,
+        count(*) FILTER (dur_ns < coalesce(getvariable('tiny_ns'), 5000)) AS tiny_calls
     FROM (SELECT run, rank, place, unnest(durations) AS dur_ns FROM members)
     GROUP BY run, rank, place
 ),
@@ -198,11 +215,16 @@ SELECT
     CASE
         WHEN categories.category = 'triton_fused' THEN coalesce(fused_ops(rows.name), fused_ops(tops.top.op))
     END AS fused_ops,
+    precisions.precision,
+    coalesce(medians.tiny_calls, 0) AS tiny_calls,
+    medians.tiny_calls / medians.timed AS tiny_share,
     times.is_mixed
 FROM rows
 JOIN times ON rows.run = times.run AND rows.rank = times.rank AND rows.place = times.place
 LEFT JOIN medians ON rows.run = medians.run AND rows.rank = medians.rank AND rows.place = medians.place
 LEFT JOIN tops ON rows.run = tops.run AND rows.rank = tops.rank AND rows.place = tops.place
 LEFT JOIN categories ON rows.run = categories.run AND rows.rank = categories.rank AND rows.place = categories.place
+LEFT JOIN precisions
+    ON rows.run = precisions.run AND rows.rank = precisions.rank AND rows.place = precisions.place
 LEFT JOIN sites ON rows.run = sites.run AND rows.rank = sites.rank AND rows.place = sites.place
 ORDER BY rows.place = 0, times.total_ns DESC NULLS LAST, rows.run, rows.rank, rows.name NULLS LAST, rows.class

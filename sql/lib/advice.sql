@@ -431,16 +431,25 @@ CASE
     ELSE 'fp16'
 END;
 
--- is_fp32_product: matrix products and convolutions in fp32 on units that are not for matrices, by the names of cuBLAS, cuDNN
--- and CUTLASS.
+-- is_fp32_product: matrix products and convolutions in fp32 on units that are not for matrices, by the names of kernels.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter name VARCHAR  its name
 -- returns BOOLEAN  whether it is one
 -- example: SELECT is_fp32_product('kernel', 'ampere_sgemm_128x64_tn')
 CREATE OR REPLACE TEMP MACRO is_fp32_product(kind, name) AS
-kind = 'kernel'
-AND regexp_matches(name, '(?i)(^|_)sgemm|_scudnn_|gemm_f32f32_f32f32_f32_')
-AND NOT regexp_matches(name, '(?i)tf32|tensorop|s1688|s16816|fp?16|half');
+kind = 'kernel' AND coalesce(product_precision(name) = 'fp32', false);
+
+-- tensor_dtype: the type of matrix products that a device of NVIDIA has tensor cores for, by its compute capability, where its
+-- peaks are not known.
+-- parameter device STRUCT  a row of `devices`
+-- returns VARCHAR  tf32 or fp16; NULL if it has none, or peaks are known
+-- example: SELECT tensor_dtype(d) FROM devices AS d
+CREATE OR REPLACE TEMP MACRO tensor_dtype(device) AS
+CASE
+    WHEN device.fp32_flop_per_s IS NOT NULL OR regexp_matches(device.name, 'GTX 16|^AMD') THEN NULL
+    WHEN try_cast(split_part(device.compute_capability, '.', 1) AS INTEGER) >= 8 THEN 'tf32'
+    WHEN try_cast(split_part(device.compute_capability, '.', 1) AS INTEGER) = 7 THEN 'fp16'
+END;
 
 -- half_precision: what to do where the products of a device are faster in half precision than in tf32, which it may not have.
 -- parameter dtype VARCHAR  bf16 or fp16

@@ -105,3 +105,50 @@ CREATE OR REPLACE TEMP MACRO short_name(kind, name) AS coalesce(
 -- example: SELECT fused_ops('triton_poi_fused_add_gelu_7')
 CREATE OR REPLACE TEMP MACRO fused_ops(name) AS
 nullif(regexp_extract(name, '^triton_[a-z_]*?fused_([0-9]+$|(.*?)(_[0-9]+)?$)', 2), '');
+
+-- product_dtype: the data type that a kernel of matrix products or a convolution computes in, by names of cuBLAS, cuDNN, CUTLASS,
+-- Tensile and Composable Kernel; they are of such kernels, which is not tested. A type of 16 bits in the name is that of the
+-- inputs, whatever the sums are in; s1688 without one is tf32.
+-- parameter name VARCHAR  name of a kernel
+-- returns VARCHAR  the type; NULL if the name does not tell
+-- example: SELECT product_dtype('ampere_bf16_s16816gemm_bf16_128x64_tn')
+CREATE OR REPLACE TEMP MACRO product_dtype(name) AS CASE
+    WHEN regexp_matches(name, '(?i)fp8|float8|e4m3|e5m2|nvjet_(sm\d+_)?qq') OR regexp_matches(name, 'Cijk_A[a-z]+_B[a-z]+_[FB]8')
+        THEN 'fp8'
+    WHEN regexp_matches(name, '(?i)bf16|bfloat|DF16b|nvjet_(sm\d+_)?tst') OR regexp_matches(name, 'Cijk_A[a-z]+_B[a-z]+_B')
+        THEN 'bf16'
+    WHEN
+        regexp_matches(name, '(?i)fp?16|half|hgemm|h884|h1688|h16816|DF16_|nvjet_(sm\d+_)?hsh')
+        OR regexp_matches(name, 'Cijk_A[a-z]+_B[a-z]+_H')
+        THEN 'fp16'
+    WHEN regexp_matches(name, '(?i)tf32|tensorop_s1688|s1688gemm') THEN 'tf32'
+    WHEN regexp_matches(name, '(?i)fp?64|dgemm|double|d884') OR regexp_matches(name, 'Cijk_A[a-z]+_B[a-z]+_D') THEN 'fp64'
+    WHEN regexp_matches(name, '(?i)int8|i8gemm|imma|s8_i?') OR regexp_matches(name, 'Cijk_A[a-z]+_B[a-z]+_I8') THEN 'int8'
+    WHEN regexp_matches(name, '(?i)tensorop|s16816') THEN NULL
+    WHEN
+        regexp_matches(name, '(?i)(^|_)sgemm|_scudnn_|gemm_f32f32_f32f32_f32_')
+        OR regexp_matches(name, 'Cijk_A[a-z]+_B[a-z]+_S')
+        THEN 'fp32'
+END;
+
+-- product_precision: product_dtype, followed by `tensor` where the name shows units that are for matrices (tensor cores); `tensor`
+-- alone where it shows only these.
+-- parameter name VARCHAR  name of a kernel
+-- returns VARCHAR  `fp32`, `tf32 tensor`, ...; NULL if the name does not tell
+-- example: SELECT product_precision('ampere_bf16_s16816gemm_bf16_128x64_tn')
+CREATE OR REPLACE TEMP MACRO product_precision(name) AS nullif(
+    concat_ws(
+        ' ',
+        product_dtype(name),
+        CASE
+            WHEN
+                regexp_matches(
+                    name,
+                    '(?i)tf32|tensorop|[whgiq]mma_|[hsdi](884|1688|16816|161616|16832)|tensor\d+x\d+|warpgroup|nvjet|mfma|xdl'
+                )
+                OR regexp_matches(name, 'Cijk_\w+_MI\d+x\d+')
+                THEN 'tensor'
+        END
+    ),
+    ''
+);
