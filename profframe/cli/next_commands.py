@@ -36,6 +36,7 @@ _ALSO: Final[Mapping[str, tuple[Verb, ...]]] = {
         (("answer", "memory_stacks", "-p", "at=change"), "what is never freed, such as a leak"),
     ),
 }
+_HOST_WAITS: Final = (("answer", "host_waits"), "which calls make the host wait for devices")
 _WITHOUT_STARTS: Final = (
     ("answer", "collectives", "-p", "per=size"),
     "how fast they are, by group and size",
@@ -141,7 +142,7 @@ def following(answer: str, given: Mapping[str, str], rows: pl.DataFrame) -> Iter
 
 
 def _verbs(opening: TraceHeader, sources: int) -> Iterator[Verb]:
-    """Two verbs at most, and what they are for; with records of memory of a device one more."""
+    """Three verbs at most, and what they are for; with records of memory of a device one more."""
     yield from _main_verbs(opening, sources)
     peaks = opening.memory_peak
     if peaks.height and peaks["device"].count() and not opening.words.is_all:
@@ -163,7 +164,10 @@ def _main_verbs(opening: TraceHeader, sources: int) -> Iterator[Verb]:
     if sources == 2 and opening.overview["run"].n_unique() == 2:
         yield ("explain",), "why one takes longer than the other"
     elif not opening.phases.height or not number:
-        yield _question(opening, opening.time_parts)
+        verb, what = _question(opening, opening.time_parts)
+        yield verb, what
+        if opening.host_waits and verb != _HOST_WAITS[0]:
+            yield _HOST_WAITS
 
 
 def _question(opening: TraceHeader, parts: TimeParts | None) -> Verb:
@@ -186,11 +190,7 @@ def _question(opening: TraceHeader, parts: TimeParts | None) -> Verb:
             "how fast collectives are",
         ),
         (copies >= max(idle, _MUCH), ("answer", "memory_bandwidth"), "how fast copies are"),
-        (
-            idle >= _MUCH and blocks,
-            ("answer", "host_waits"),
-            "which calls make the host wait for devices",
-        ),
+        (idle >= _MUCH and blocks, *_HOST_WAITS),
         (idle >= _MUCH, ("answer", "gaps"), "what the devices waited for"),
         (has_peak, ("roofline",), "how close kernels come to the limits of the device"),
         (has_kernels, ("answer", "op_kernels"), "which kernels each op launches"),

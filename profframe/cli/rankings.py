@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 _MAX_GAPS: Final = 5
+_MAX_MODULES: Final = 5
+_HAS_MODULES: Final = """
+    SELECT coalesce(bool_or(python_module_id IS NOT NULL OR module_hierarchy <> ''), false)
+    FROM events
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,8 @@ class Ranking:
     """What columns mean of which the header of the answer does not say it, or not all."""
     explains: bool = True
     """Whether words in it are explained, and not in a table above."""
+    most: int | None = None
+    """Maximum rows, however many are asked for; None for any."""
 
     def notes(self, shown: pl.DataFrame) -> Iterator[tuple[str, str]]:
         """What is said below the rows that are shown, by column."""
@@ -71,7 +78,7 @@ class Ranking:
         values = (word for n, v in self.parameters.items() for word in ("-p", f"{n}={v}"))
         return terminal.ranking(
             self.rows,
-            top,
+            top if self.most is None else min(top, self.most),
             width,
             self.title,
             keep={self.sort, self.by, worst(self.by), "worst_rank"},
@@ -165,13 +172,15 @@ def _rankings(
     )
     if opening.breakdown.height:
         per = "name" if output.full_names else "short_name"
+        kernels = trace.kernels(per=per)
         yield Ranking(
-            "Kernels" if output.full_names else "Kernels by short name",
-            compact_tables.kernels(trace.kernels(per=per)),
+            compact_tables.kernels_title(kernels, "" if output.full_names else "by short name"),
+            compact_tables.kernels(kernels),
             "kernels",
             RankKeys(("name",), ("category",)),
             "total_ns",
             parameters={} if output.full_names else {"per": per},
+            words={"precision": "by the names of kernels; tensor: on units for matrices"},
         )
 
 
@@ -191,6 +200,7 @@ def _device_rankings(
     from profframe.query.header import RankKeys
     from profframe.show import columns, compact_tables
     from profframe.show.device_time import together
+    from profframe.trace.query import own_rows
 
     if not opening.breakdown.height:
         return
@@ -209,8 +219,12 @@ def _device_rankings(
         RankKeys(("category", "class")),
         "total_ns",
     )
+    if not {"memcpy", "memset"}.isdisjoint(opening.kinds["kind"]):
+        yield _copies(trace)
     if "host_op" in opening.kinds["kind"]:
         yield _ops(trace, opening)
+    if own_rows(trace, _HAS_MODULES).item():
+        yield _modules(trace, opening)
     yield Ranking(
         f"Idle time of the devices, {compact_tables.WHOLE}",
         compact_tables.causes(opening.idle),
@@ -245,6 +259,41 @@ def _ops(trace: Trace, opening: TraceHeader) -> Ranking:
         "key_averages",
         RankKeys(("name",), ("node_id",), wholes=(("self_device_share", "self_device_ns"),)),
         "self_device_ns",
+    )
+
+
+def _copies(trace: Trace) -> Ranking:
+    """Copies and fills, by direction."""
+    from profframe.query.header import RankKeys
+    from profframe.show import compact_tables
+
+    return Ranking(
+        "Copies and fills by direction",
+        compact_tables.copies(trace.memory_bandwidth()),
+        "memory_bandwidth",
+        RankKeys(("name",), ("device",)),
+        "total_ns",
+    )
+
+
+def _modules(trace: Trace, opening: TraceHeader) -> Ranking:
+    """Device time by class of nn.Module; no rows where none launched any."""
+    from profframe.query.header import RankKeys
+    from profframe.show import compact_tables
+
+    return Ranking(
+        "Device time of modules by class",
+        compact_tables.modules(trace.modules(per="class"), opening.categories),
+        "modules",
+        RankKeys(("name",), wholes=(("self_device_share", "total_self_device_ns"),)),
+        "total_self_device_ns",
+        parameters={"per": "class"},
+        shares={
+            "self_device_share": "of the time of all kernels, copies and fills",
+            "total_self_device_ns": "launched by a module of the class itself, backward too",
+            "total_device_ns": "with the modules inside",
+        },
+        most=_MAX_MODULES,
     )
 
 

@@ -35,6 +35,8 @@ _OPTIONAL_PHASES: Final = (
     "known_share",
     "roofline_share",
 )
+_TINY: Final = 5000
+"""The default of the parameter of `kernels` by which executions are tiny."""
 _OPTIONAL: Final = ("device", "input_dims", "note")
 NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "gaps": {
@@ -45,6 +47,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "idle.owner": {"line": "name"},
     "kernels": {"kernels_share": "share"},
     "key_averages": {"self_device_share": "self_device_ns", "total_device_ns": "device_ns"},
+    "modules": {"self_device_share": "total_self_device_ns"},
     "phases": {"state": "is_warmup"},
     "stragglers": {"longest op before": "before_op"},
     "time_breakdown": {"idle_share": "idle_ns"},
@@ -107,26 +110,67 @@ def ops(rows: pl.DataFrame, categories: pl.DataFrame) -> pl.DataFrame:
     """
     import polars as pl
 
-    whole = categories.group_by("run", "rank").agg(pl.col("total_ns").sum().alias("whole_ns"))
-    share = (pl.col("self_device_ns") / pl.col("whole_ns")).fill_nan(None)
-    return (
-        rows.filter(pl.col("kind") == "host_op", pl.col("self_device_ns") > 0)
-        .join(whole, on=("run", "rank"), how="left", maintain_order="left")
-        .sort("self_device_ns", descending=True, maintain_order=True)
-        .select(
-            *("run", "rank", "name", "calls", "self_device_ns"),
-            share.alias("self_device_share"),
-            pl.col("device_ns").alias("total_device_ns"),
-            "node_id",
-        )
+    ops = rows.filter(pl.col("kind") == "host_op")
+    return _with_share(ops, "self_device_ns", categories).select(
+        *("run", "rank", "name", "calls", "self_device_ns", "self_device_share"),
+        pl.col("device_ns").alias("total_device_ns"),
+        "node_id",
     )
+
+
+def modules(rows: pl.DataFrame, categories: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `modules` by class of those that launched device work themselves, the most first.
+
+    Shares are of all work of the rank's devices: the rows of `kernel_categories`.
+    """
+    return _with_share(rows, "total_self_device_ns", categories).select(
+        *("run", "rank", "name", "modules", "calls", "total_self_device_ns", "self_device_share"),
+        *("total_device_ns", "total_host_ns"),
+    )
+
+
+def _with_share(rows: pl.DataFrame, time: str, categories: pl.DataFrame) -> pl.DataFrame:
+    """Rows with device time, the most first, and its share of all work of the rank's devices."""
+    import polars as pl
+
+    whole = categories.group_by("run", "rank").agg(pl.col("total_ns").sum().alias("whole_ns"))
+    share = (pl.col(time) / pl.col("whole_ns")).fill_nan(None)
+    return (
+        rows.filter(pl.col(time) > 0)
+        .join(whole, on=("run", "rank"), how="left", maintain_order="left")
+        .sort(time, descending=True, maintain_order=True)
+        .with_columns(share.alias("self_device_share"))
+    )
+
+
+def copies(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `memory_bandwidth` by direction, without the device where there is one."""
+    device = ["device"] if rows["device"].n_unique() > 1 else []
+    names = ("run", "rank", *device, "name", "calls", "bytes", "total_ns", "bytes_per_s")
+    return rows.select(names)
 
 
 def kernels(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `kernels` with their category instead of their class; shares are of all kernels."""
-    empty = {name for name in ("fused_ops",) if rows[name].is_null().all()}
-    rows = rows.drop("short_name", "class", "class_share", "is_mixed", *empty)
+    empty = {name for name in ("fused_ops", "precision") if rows[name].is_null().all()}
+    counts = ("tiny_calls", "tiny_share")  # of all kernels in the title
+    rows = rows.drop("short_name", "class", "class_share", "is_mixed", *counts, *empty)
     return rows.rename({"share": "kernels_share"})
+
+
+def kernels_title(rows: pl.DataFrame, by: str) -> str:
+    """A title of rows of `kernels`, with the number of their executions, and of the tiny ones.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> kernels_title(pl.DataFrame({"calls": [2000, 8], "tiny_calls": [1500, 0]}), "by short name")
+    'Kernels by short name: 2,008 executions, 1,500 of them under 5 us'
+    """
+    calls, tiny = (int(rows[name].sum()) for name in ("calls", "tiny_calls"))
+    title = f"Kernels {by}: " if by else "Kernels: "
+    few = f", {tiny:,} of them under {_TINY // 1000} us" if tiny else ""
+    return f"{title}{units.plural(calls, 'execution')}{few}"
 
 
 def causes(rows: pl.DataFrame) -> pl.DataFrame:

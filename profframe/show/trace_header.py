@@ -34,6 +34,8 @@ from profframe.show.terminal import INDENT
 
 TOP: Final = 3
 """Findings among the first lines."""
+_TOP_OF_HOST: Final = 5
+"""Names with the most self time of the host that count as much."""
 MOST_LINES: Final = 11
 """Maximum first lines; if there are more, inference phases are only in the table below."""
 PHASES: Final = "phases"
@@ -88,6 +90,22 @@ class TraceHeader(Summary):
     frameworks: pl.DataFrame = field(
         default_factory=lambda: pl.DataFrame(schema={"framework": pl.String})
     )
+
+    synchronising: pl.DataFrame = field(
+        default_factory=lambda: pl.DataFrame(schema={"name": pl.String})
+    )
+    """Names of calls that return when a device is done."""
+
+    @property
+    def host_waits(self) -> bool:
+        """Whether such a call is among what takes the most self time of the host."""
+        rows = self.self_times
+        if not rows.height or not self.synchronising.height:
+            return False
+        host = rows.filter(~pl.col("kind").is_in(_DEVICE_KINDS))
+        sums = host.group_by("name", maintain_order=True).agg(pl.col("self_ns").sum())
+        top = sums.sort("self_ns", descending=True, nulls_last=True).head(_TOP_OF_HOST)
+        return top["name"].is_in(self.synchronising["name"].to_list()).any()
 
     @property
     def next_call(self) -> str:

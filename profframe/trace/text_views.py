@@ -34,6 +34,7 @@ _HAS_WORK = """
     SELECT coalesce(bool_or(is_busy(kind) OR lost_start_ns IS NOT NULL), false) FROM events
 """
 """Whether there is work of devices, or calls whose work is lost."""
+_SYNCHRONISING: Final = "FROM synchronising_calls(events)"
 _HAS_PHASES = "SELECT coalesce(bool_or(phase_id IS NOT NULL), false) FROM events"
 _HAS_MEMORY = "SELECT EXISTS (FROM memory) OR EXISTS (FROM allocations)"
 _MOST_EVENTS: Final = 100_000
@@ -213,6 +214,7 @@ def header(trace: BaseTrace, sort: str = "self_ns") -> TraceHeader:
         advice=query.advice(trace),
         self_times=ask.self_times(trace, sort=sort),
         frameworks=question(trace, "frameworks"),
+        synchronising=own_rows(trace, _SYNCHRONISING),
     )
 
 

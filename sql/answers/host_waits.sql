@@ -1,5 +1,5 @@
 -- host_waits: calls that made the host wait for a device, by op and line, and whether one had work.
--- One row per (run, rank, name, op, call_site), the largest total_ns first, then by these.
+-- One row per (run, rank, name, op, call_site, process), the largest total_ns first, then by these.
 -- All calls that synchronise count (`is_synchronising`); others that can block (`is_blocking`), above all copies, count if they
 -- did: the copy had ended when its call returned. For a copy of pageable memory to a device, which the host makes itself, and for
 -- calls whose copy is not in the trace, the call has to have held up the host (`holds_up`). A call inside one that waits is part
@@ -11,13 +11,15 @@
 -- recorded: calls
 -- no rows: no call waited: none synchronises, and no copy held up the host
 -- divides by: rank
--- over ranks: name, op, call_site
--- main columns: name, op, total_ns, calls, device_idle_ns, idle_after_ns, call_site, host_share, max_ns
+-- over ranks: name, op, call_site; process
+-- main columns: name, op, total_ns, calls, device_idle_ns, idle_after_ns, process, call_site, top_caller, host_share, max_ns
 -- run            VARCHAR        run that the trace belongs to
 -- rank           INTEGER        rank within the run
 -- name           VARCHAR        name of the call
 -- op             VARCHAR        op that made the call: the one directly around it; NULL if there is none
 -- call_site      VARCHAR        innermost of your own lines and annotations around it, as launch_site of kernels; NULL if none
+-- process        VARCHAR        pid of its process, if calls of several processes of the rank waited; else NULL
+-- top_caller     VARCHAR        ops around op in most of total_ns, two at most: aten::is_nonzero > aten::item; NULL if none
 -- calls          BIGINT         number of calls that waited
 -- total_ns       BIGINT   ns    time of the host in them, summed over threads; NULL beyond BIGINT
 -- max_ns         BIGINT   ns    longest of them
@@ -31,7 +33,7 @@ WITH names AS MATERIALIZED (
 ),
 calls AS MATERIALIZED (
     SELECT
-        call.run, call.rank, call.event_id, call.parent_id, call.annotation_id, call.thread, call.name, call.python_stack,
+        call.run, call.rank, call.event_id, call.parent_id, call.annotation_id, call.thread, call.pid, call.name, call.python_stack,
         call.start_ns, call.dur_ns, call.start_ns + call.dur_ns AS end_ns, call.idle_ns, names.synchronises
     FROM events AS call
     JOIN few('names') AS names ON call.name = names.name
@@ -87,17 +89,27 @@ idle_after AS (
     ASOF JOIN gaps ON last.run = gaps.run AND last.rank = gaps.rank AND last.until_ns >= gaps.start_ns
     WHERE last.until_ns < gaps.end_ns
 ),
-places AS (
+ops AS (
+    SELECT run, rank, event_id, parent_id, name, stack
+    FROM events
+    WHERE kind = 'host_op'
+),
+places AS MATERIALIZED (
     SELECT
-        waits.*, idle_after.idle_after_ns, op.name AS op, coalesce(waits.python_stack, op.stack) AS stack,
+        waits.*, idle_after.idle_after_ns, op.name AS op, nullif(concat_ws(' > ', grandparent.name, parent.name), '') AS caller,
+        CASE WHEN processes.is_several THEN waits.pid END AS process, coalesce(waits.python_stack, op.stack) AS stack,
         annotation_around(
             annotation.event_id, annotation.name, annotation.python_stack, annotation.inference_phase
         ) AS annotation
     FROM waits
     LEFT JOIN idle_after
         ON waits.run = idle_after.run AND waits.rank = idle_after.rank AND waits.event_id = idle_after.event_id
-    LEFT JOIN (SELECT run, rank, event_id, name, stack FROM events WHERE kind = 'host_op') AS op
-        ON waits.run = op.run AND waits.rank = op.rank AND waits.parent_id = op.event_id
+    LEFT JOIN ops AS op ON waits.run = op.run AND waits.rank = op.rank AND waits.parent_id = op.event_id
+    LEFT JOIN ops AS parent ON op.run = parent.run AND op.rank = parent.rank AND op.parent_id = parent.event_id
+    LEFT JOIN ops AS grandparent
+        ON parent.run = grandparent.run AND parent.rank = grandparent.rank AND parent.parent_id = grandparent.event_id
+    JOIN (SELECT run, rank, count(DISTINCT pid) > 1 AS is_several FROM waits GROUP BY run, rank) AS processes
+        ON waits.run = processes.run AND waits.rank = processes.rank
     LEFT JOIN (
         SELECT run, rank, event_id, name, python_stack, inference_phase
         FROM events
@@ -120,15 +132,24 @@ spans AS (
     )
     GROUP BY run, rank
 ),
-sums AS (
+groups AS MATERIALIZED (
     SELECT
-        places.run, places.rank, places.name, places.op, named.call_site,
+        places.run, places.rank, places.name, places.op, named.call_site, places.process, places.caller,
         count(*) AS calls, sum(places.dur_ns) AS total_ns, max(places.dur_ns) AS max_ns, sum(places.idle_ns) AS idle_ns,
         coalesce(sum(places.idle_after_ns), 0) AS idle_after_ns
     FROM places
     JOIN named
         ON places.stack IS NOT DISTINCT FROM named.stack AND places.annotation IS NOT DISTINCT FROM named.annotation
     GROUP BY ALL
+),
+sums AS (
+    SELECT
+        run, rank, name, op, call_site, process,
+        arg_min(caller, {less_ns: -total_ns, caller: caller}) FILTER (caller IS NOT NULL) AS top_caller,
+        sum(calls)::BIGINT AS calls, sum(total_ns) AS total_ns, max(max_ns) AS max_ns, sum(idle_ns) AS idle_ns,
+        sum(idle_after_ns) AS idle_after_ns
+    FROM groups
+    GROUP BY run, rank, name, op, call_site, process
 )
 SELECT
     sums.run,
@@ -136,6 +157,8 @@ SELECT
     sums.name,
     sums.op,
     sums.call_site,
+    sums.process,
+    sums.top_caller,
     sums.calls,
     try_cast(sums.total_ns AS BIGINT) AS total_ns,
     sums.max_ns,
@@ -144,4 +167,4 @@ SELECT
     sums.total_ns / nullif(spans.span_ns, 0) AS host_share
 FROM sums
 LEFT JOIN spans ON sums.run = spans.run AND sums.rank = spans.rank
-ORDER BY sums.total_ns DESC, run, rank, name, op NULLS LAST, call_site NULLS LAST
+ORDER BY sums.total_ns DESC, run, rank, name, op NULLS LAST, call_site NULLS LAST, process NULLS LAST
