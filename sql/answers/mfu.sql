@@ -5,7 +5,8 @@
 -- to the next, times the devices of the rank: waiting and communication are in it. Of a run these are the steady steps, or all
 -- whole ones if it is not known which are steady; of a run without steps, from the first to the last device work of each rank. Of
 -- a phase or an annotation with products it is the time from the first to the last work launched in each occurrence, where
--- occurrences overlap once. A run without device work has the FLOPs of its ops, and no MFU. Where too few FLOPs are counted
+-- occurrences overlap once; of an annotation on its own thread (`annotation_id`), so without what a thread of autograd launches
+-- for it, which `annotations` counts. A run without device work has the FLOPs of its ops, and no MFU. Where too few FLOPs are counted
 -- (below 0.8 of one of the known shares), or records of kernels are missing, MFU and HFU are NULL. note: no_device,
 -- unknown_device, no_products, no_peak (of the type), no_type (of the given FLOPs: name it with dtype), unknown_work (too few are
 -- counted), lost_work (calls whose kernels are missing), unknown_step (of no known length, or cut by a filter); some_ranks: only
@@ -24,7 +25,7 @@
 -- run                  VARCHAR             run that the traces belong to, all of its ranks together
 -- ranks                BIGINT              ranks with such work
 -- step                 BIGINT              profiler step, by step; else NULL
--- name                 VARCHAR             phase or annotation, by these; else NULL
+-- name                 VARCHAR             phase or annotation (the launches of its own thread), by these; else NULL
 -- mfu                  DOUBLE     0..1     model_flops over device time and peak; NULL for a reason in note
 -- hfu                  DOUBLE     0..1     FLOPs, with what ran again, over device time and peak; NULL for a reason in note
 -- dtype                VARCHAR             data type whose peak it is; `_tensor`: of matrix units; NULL if no type is known
