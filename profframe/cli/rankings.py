@@ -288,7 +288,7 @@ def _modules(trace: Trace, opening: TraceHeader) -> Ranking:
         RankKeys(("name",), wholes=(("self_device_share", "total_self_device_ns"),)),
         "total_self_device_ns",
         parameters={"per": "class"},
-        shares={
+        words={
             "self_device_share": "of the time of all kernels, copies and fills",
             "total_self_device_ns": "launched by a module of the class itself, backward too",
             "total_device_ns": "with the modules inside",

@@ -690,9 +690,9 @@ def host_waits(
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, name, op, call_site), the largest total_ns first, then by these.
-        Columns: ``run rank name op call_site calls total_ns max_ns device_idle_ns idle_after_ns
-        host_share``.
+        One row per (run, rank, name, op, call_site, process), the largest total_ns first, then by
+        these. Columns: ``run rank name op call_site process top_caller calls total_ns max_ns
+        device_idle_ns idle_after_ns host_share``.
     """
     return answer(self, "host_waits", sort=sort, top=top, columns=columns, each=each, on=on)
 

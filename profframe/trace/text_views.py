@@ -34,7 +34,11 @@ _HAS_WORK = """
     SELECT coalesce(bool_or(is_busy(kind) OR lost_start_ns IS NOT NULL), false) FROM events
 """
 """Whether there is work of devices, or calls whose work is lost."""
-_SYNCHRONISING: Final = "FROM synchronising_calls(events)"
+_SYNCHRONISING: Final = """
+    SELECT name
+    FROM (SELECT DISTINCT name FROM events WHERE is_call(kind))
+    WHERE is_synchronising(name)
+"""
 _HAS_PHASES = "SELECT coalesce(bool_or(phase_id IS NOT NULL), false) FROM events"
 _HAS_MEMORY = "SELECT EXISTS (FROM memory) OR EXISTS (FROM allocations)"
 _MOST_EVENTS: Final = 100_000

@@ -24,7 +24,7 @@
 -- stream           INTEGER        stream of the device; NULL if the source does not say, and for a device as a whole
 -- start_ns         BIGINT   ns    start of the gap, on the clock that traces.clock names
 -- dur_ns           BIGINT   ns    duration of the gap
--- share            DOUBLE   0..1  dur_ns over all gaps but unrecorded ones, of the device or of the stream; NULL for these
+-- share            DOUBLE   0..1  dur_ns over all idle time of the device (or stream) but unrecorded gaps; NULL for these
 -- cause            VARCHAR        host_wait, sync, kernel_wait, other or unrecorded, as in `idle`
 -- before_id        BIGINT         event_id of the work whose end began the gap; the first of several that end together
 -- before_name      VARCHAR        its name

@@ -33,8 +33,8 @@ WITH names AS MATERIALIZED (
 ),
 calls AS MATERIALIZED (
     SELECT
-        call.run, call.rank, call.event_id, call.parent_id, call.annotation_id, call.thread, call.pid, call.name, call.python_stack,
-        call.start_ns, call.dur_ns, call.start_ns + call.dur_ns AS end_ns, call.idle_ns, names.synchronises
+        call.run, call.rank, call.event_id, call.parent_id, call.annotation_id, call.thread, call.pid, call.name,
+        call.python_stack, call.start_ns, call.dur_ns, call.start_ns + call.dur_ns AS end_ns, call.idle_ns, names.synchronises
     FROM events AS call
     JOIN few('names') AS names ON call.name = names.name
     WHERE is_call(call.kind) AND call.dur_ns IS NOT NULL

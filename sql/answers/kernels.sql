@@ -25,7 +25,7 @@
 -- std_ns            BIGINT   ns    sample standard deviation of the durations, rounded half up; NULL for one execution
 -- min_ns            BIGINT   ns    shortest duration
 -- max_ns            BIGINT   ns    longest duration
--- share             DOUBLE   0..1  total_ns over all rows of the run and rank; NULL if that is 0
+-- share             DOUBLE   0..1  total_ns over the time of all kernels of the run and rank; NULL if that is 0
 -- top_op            VARCHAR        op that launched most of total_ns, the first by name on a tie; NULL if no op is known
 -- top_op_share      DOUBLE   0..1  part of total_ns that top_op launched; NULL if total_ns is 0 or no op is known
 -- launch_site       VARCHAR        annotation or Python frame that launched most of the total_ns without an op; NULL if none

@@ -1,4 +1,4 @@
-"""Names of steps of servers mean the same wherever they are read: phases, counts, replays, servers."""
+"""Names of steps of servers mean the same to phases, counts, replays and servers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from tests.builders import event, loaded
 
 COUNTS = """
     SELECT unnest(counts)
-    FROM (SELECT phase_counts(name, phase) AS counts FROM (SELECT ?::VARCHAR AS name, ?::VARCHAR AS phase))
+    FROM (
+        SELECT phase_counts(name, phase) AS counts
+        FROM (SELECT ?::VARCHAR AS name, ?::VARCHAR AS phase)
+    )
 """
 
 VLLM, SGLANG, TENSORRT, ATOM = "vLLM", "SGLang", "TensorRT-LLM", None
@@ -37,12 +40,15 @@ VLLM, SGLANG, TENSORRT, ATOM = "vLLM", "SGLang", "TensorRT-LLM", None
             "[Executor] _forward_step 5: 2 ctx reqs, 100 ctx tokens, 0 gen reqs",
             TENSORRT, "prefill", 2, 100, 0, 100, None,
         ),
-        ("[Executor] _forward_step 5: 0 ctx reqs, 3 gen reqs", TENSORRT, "decode", 3, 0, 3, 3, None),
+        (
+            "[Executor] _forward_step 5: 0 ctx reqs, 3 gen reqs",
+            TENSORRT, "decode", 3, 0, 3, 3, None,
+        ),
         ("step[run]", None, None, None, None, None, None, None),
         ("aten::mm", None, None, None, None, None, None, None),
     ],
 )  # fmt: skip
-def test_a_name_means_the_same_everywhere(
+def test_a_name_means_the_same_everywhere(  # noqa: PLR0917 -- a row of the table
     name: str, server: str | None, phase: str | None, batch: int | None, prefill: int | None,
     decode: int | None, tokens: int | None, replay: int | None,
 ) -> None:  # fmt: skip
