@@ -55,6 +55,9 @@ COLUMNS: Final = MappingProxyType(
             "self_device_share": "of the time of all kernels, copies and fills",
             "total_device_ns": "with what the op calls",
         },
+        "time_breakdown": {
+            "exposed_communication_ns": "while nothing is computed, though a copy may run",
+        },
         "stragglers": {
             "held_up_ns": "what the job would gain if the rank came with the others",
             "shared_ns": "its part of what several late ranks cost together",
