@@ -3,8 +3,8 @@
 -- A block is what was allocated last at its address. Frees of memory allocated before the trace began do not count; a free in the
 -- instant of an allocation belongs to that block, unless the address was allocated already. Records without an address are left
 -- out. What is alive at the end of a trace need not be a leak: it includes parameters, optimizer states and caches. A
--- `ProfilerStep#N` counts as an annotation. Records come from the profile or, for a rank whose profile has none for a device, from
--- the memory snapshot beside it; by op or module they are in `memory_owners` with at=end.
+-- `ProfilerStep#N` counts as an annotation. Records come from the profile or, for a rank whose profile has none for a device,
+-- from the memory snapshot beside it; by op or module they are in `memory_owners` with at=end.
 -- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory, allocations
 -- recorded: memory|allocations

@@ -1,13 +1,13 @@
 -- mfu: how much of the devices' peak went into the model (MFU), and with what ran again (HFU).
 -- One row per (run, step, name), steps and names in the order of their first work.
--- MFU is the FLOPs of products of matrices, convolutions and attention, over the device time and the dense peak of the data
--- type that has most of them. What ran again in backward counts for HFU alone. Device time is that of steps, from one completion
--- to the next, times the devices of the rank: waiting and communication are in it. Of a run these are the steady steps, or all
--- whole ones if it is not known which are steady; of a run without steps, from the first to the last device work of each rank. Of
--- a phase or an annotation with products it is the time from the first to the last work launched in each occurrence, where
+-- MFU is the FLOPs of products of matrices, convolutions and attention, over the device time and the dense peak of the data type
+-- that has most of them. What ran again in backward counts for HFU alone. Device time is that of steps, from one completion to
+-- the next, times the devices of the rank: waiting and communication are in it. Of a run these are the steady steps, or all whole
+-- ones if it is not known which are steady; of a run without steps, from the first to the last device work of each rank. Of a
+-- phase or an annotation with products it is the time from the first to the last work launched in each occurrence, where
 -- occurrences overlap once; of an annotation on its own thread (`annotation_id`), so without what a thread of autograd launches
--- for it, which `annotations` counts. A run without device work has the FLOPs of its ops, and no MFU. Where too few FLOPs are counted
--- (below 0.8 of one of the known shares), or records of kernels are missing, MFU and HFU are NULL. note: no_device,
+-- for it, which `annotations` counts. A run without device work has the FLOPs of its ops, and no MFU. Where too few FLOPs are
+-- counted (below 0.8 of one of the known shares), or records of kernels are missing, MFU and HFU are NULL. note: no_device,
 -- unknown_device, no_products, no_peak (of the type), no_type (of the given FLOPs: name it with dtype), unknown_work (too few are
 -- counted), lost_work (calls whose kernels are missing), unknown_step (of no known length, or cut by a filter); some_ranks: only
 -- these count, others have no step that does; mixed_types: a tenth or more of the FLOPs is of other types; over_peak: more than
