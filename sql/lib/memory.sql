@@ -252,7 +252,7 @@ WITH until_moment AS (
 )
 FROM unfreed_blocks('until_moment');
 
--- before_trace_bytes: what is allocated at a moment of each device without a record: from before the trace, or without an address.
+-- before_trace_bytes: what is allocated at a moment of each device and has no record: from before the trace, or no address known.
 -- parameter moments TABLE  rows of peak_records or end_records
 -- parameter blocks TABLE  rows of blocks_until at these moments
 -- column run, rank, device_type, device  as in moments
