@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
@@ -237,12 +238,16 @@ def test_no_line_of_an_answer_is_too_long(
 
 
 def hints(out: str) -> Iterator[tuple[list[str], list[str]]]:
-    """Names of columns that are left out, and the command that has them, if it is another one."""
+    """Names of columns that are left out, and the command that has them, if it is another one.
+
+    The command is in brackets and lacks the sources, or is on a line of its own as it is typed.
+    """
     for part in out.split("\n\n"):
-        text = " ".join(part.partition(LEFT_OUT)[2].split())
-        names, _, where = text.removesuffix(")").partition(" (profframe ")
+        text, _, typed = part.partition(LEFT_OUT)[2].partition("\nmore ")
+        names, _, where = " ".join(text.split()).removesuffix(")").partition(" (profframe ")
         if names:
-            yield names.split(", "), where.split()
+            whole = shlex.split(typed.replace("\\\n", " "))[1:]
+            yield names.split(", "), whole or where.split()
 
 
 @pytest.mark.parametrize(("verb", "sources"), PASTED, ids=str)
@@ -253,7 +258,10 @@ def test_what_is_left_out_can_be_pasted(
     left_out = [*hints(run(*verb.split(), *sources)[1])]
     assert left_out
     for names, where in left_out:
-        command = [*(where or verb.split()), *sources, "--columns", ",".join(names)]
+        has_sources = {*sources} <= {*where}
+        own = [] if has_sources else sources
+        assert has_sources or verb != "show" or not where
+        command = [*(where or verb.split()), *own, "--columns", ",".join(names)]
         code, out, err = run(*command)
         again = {name for others, _ in hints(out) for name in others}
         assert (code, again & {*names}) == (0, {*()}), err
