@@ -59,6 +59,7 @@ class ComputedRows:
 _HOST: Final = "record with activities=[ProfilerActivity.CPU, ...]"
 _CUDA: Final = "ProfilerActivity.CUDA"
 _DEVICE: Final = f"record with activities=[ProfilerActivity.CPU, {_CUDA}] on a device"
+_WORK: Final = "device work (kernels, copies or fills)"
 _STEPS: Final = (
     "record with schedule=, without which torch marks no steps, and call prof.step() at the end of "
     "each step"
@@ -75,8 +76,8 @@ LACKING: Final[Mapping[str, Lack]] = {
     "calls": Lack("runtime or driver calls", _DEVICE),
     "annotations": Lack("annotations", "wrap code in torch.profiler.record_function(name)"),
     "steps": Lack("profiler steps", _STEPS),
-    "timed_steps": Lack("steps with device time", _DEVICE),
-    "device_work": Lack("device work (kernels, copies or fills)", _DEVICE),
+    "device_work": Lack(_WORK, _DEVICE),
+    "device_time": Lack(_WORK, _DEVICE),
     "kernels": Lack("kernels", _DEVICE),
     "copies": Lack("copies or fills", _DEVICE),
     "launches": Lack("device work whose launch is known", _DEVICE),

@@ -6,7 +6,7 @@
 -- cannot be compared. The three add up to exposed_ns. Means are over the ranks of the run that have the step.
 -- In a bare shell read from `sql/lib` first: devices, lanes, collectives, intervals, steps, busy, exposure.
 -- needs: events, profiler_steps, traces
--- recorded: device_work|timed_steps
+-- recorded: device_time
 -- no rows: no device work has a start and a duration
 -- divides by: run
 -- main columns: step, span_ns, exposed_ns, exposed_share, communication_ns, wait_ns, rank, hidden_ns, compute_ns, transfer_ns

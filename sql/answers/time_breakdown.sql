@@ -9,7 +9,7 @@
 -- is what events.kernel_category says: collective, expert_parallel, point_to_point.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events, profiler_steps
--- recorded: device_work|timed_steps
+-- recorded: device_time
 -- no rows: no device work has a start and a duration
 -- divides by: rank
 -- main columns: step, span_ns, idle_ns, compute_ns, exposed_communication_ns, exposed_copy_ns, rank, hidden_communication_ns

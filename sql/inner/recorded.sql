@@ -10,8 +10,8 @@
 -- calls            BOOLEAN  calls of the runtime or the driver
 -- annotations      BOOLEAN  annotations
 -- steps            BOOLEAN  profiler steps
--- timed_steps      BOOLEAN  profiler steps with times of devices
 -- device_work      BOOLEAN  kernels, copies or fills of devices
+-- device_time      BOOLEAN  any of these, or steps that had some: a filter may leave steps without them
 -- kernels          BOOLEAN  kernels
 -- copies           BOOLEAN  copies or fills
 -- launches         BOOLEAN  work of devices whose launch is known
@@ -89,8 +89,8 @@ SELECT
     slices.calls,
     slices.annotations,
     (SELECT count(*) FROM profiler_steps) > 0 AS steps,
-    (SELECT count(compute_ns) FROM profiler_steps) > 0 AS timed_steps,
     slices.device_work,
+    slices.device_work OR (SELECT count(compute_ns) FROM profiler_steps) > 0 AS device_time,
     slices.kernels,
     slices.copies,
     slices.launches,
