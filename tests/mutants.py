@@ -442,6 +442,22 @@ TIES: Final = (
         "tests/sql/test_golden.py::TestGolden::test_rows[host_waits-which_calls]",
     ),
     Mutant(
+        "host-waits-3",
+        "idle time after a wait goes on while another waits",
+        "sql/answers/host_waits.sql",
+        "least(gaps.end_ns, last.next_ns) - last.until_ns",
+        "gaps.end_ns - last.until_ns",
+        "tests/sql/test_golden.py::TestGolden::test_rows[host_waits-idle_after]",
+    ),
+    Mutant(
+        "recompute-1",
+        "shares of what ran again are of all steps",
+        "sql/lib/recompute.sql",
+        "sum(dur_ns) FILTER (ranks.steps IS NULL OR marks.step IS NOT NULL)",
+        "sum(dur_ns)",
+        "tests/sql/test_golden.py::TestGolden::test_rows[recompute-of_steps]",
+    ),
+    Mutant(
         "24",
         "of slices with equal parts of a gap the last one is named",
         "sql/answers/gaps.sql",
