@@ -33,7 +33,8 @@ BY_THEMSELVES = (
         | {"graph_layers/replays", "graph_layers/two_blocks", "idle/held_up", "idle/two_devices"}
         | {"kernel_categories/exposed", "kernel_categories/two_runs"}
         | {"stragglers/clocks", "stragglers/recorded"}
-        | {"host_waits/threads", "host_waits/which_calls"}
+        | {"host_waits/idle_after", "host_waits/threads", "host_waits/which_calls"}
+        | {"recompute/of_steps"}
         | {"counters_by_op/samples", "energy/devices", "energy.step/ahead", "energy.work/kernels"}
     ),
 )
