@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
@@ -31,13 +31,15 @@ from profframe.cli import (  # noqa: F401 - their verbs
 )
 from profframe.cli.messages import INTERRUPTED, WRONG_USAGE, complain
 from profframe.cli.output import close_streams, open_streams
-from profframe.cli.suggestions import Suggestion, suggestion
 from profframe.cli.verbs import verbs
 from profframe.errors import AnswerError, MemoryLimitError, NoTraceFoundError, ProfframeError
 from profframe.system.drafts import clean_up
 from profframe.system.imports import without_pandas
 from profframe.system.interrupts import stopping
 from profframe.system.memory_limit import check_start, is_memory_error, refusal_message
+
+if TYPE_CHECKING:
+    from profframe.cli.suggestions import Suggestion
 
 NAMED: Final = (NoTraceFoundError, AnswerError)
 """Errors that may come from what was typed, not from what was read."""
@@ -148,6 +150,8 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 def _of_usage(arguments: Sequence[str], error: click.ClickException) -> int:
     """Write the error line for wrong usage: what to type instead, or how the verb is used."""
+    from profframe.cli.suggestions import suggestion
+
     # click's own suggestion compares dashes, too: for --top it is --output or --step
     is_option = isinstance(error, click.NoSuchOption)
     message = (error.message if is_option else error.format_message()).removesuffix(".")
@@ -169,6 +173,8 @@ def _suggesting(message: str, suggested: Suggestion) -> str:
 
 def _report(error: Exception, arguments: Sequence[str]) -> int:
     """Write the line of an error, and return the exit code."""
+    from profframe.cli.suggestions import suggestion
+
     if isinstance(error, NAMED) and (suggested := suggestion(verbs, arguments, error)):
         complain(_suggesting(str(error), suggested))
         return WRONG_USAGE

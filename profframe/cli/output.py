@@ -213,12 +213,15 @@ class OutputOptions:
         from profframe.show import columns, kernel_names
         from profframe.trace.query import own_rows
 
+        @functools.cache
+        def kernels() -> pl.Series:
+            return own_rows(trace, _KERNELS)["name"]
+
         def readable(frame: pl.DataFrame) -> pl.DataFrame:
             rows = columns.since_start(frame, trace.traces) if moments else frame
             short = {} if self.full_names else kernel_names.candidates(rows)
             if short:
-                kernels = own_rows(trace, _KERNELS)["name"]
-                short = {name: short[name] for name in kernels if name in short}
+                short = {name: short[name] for name in kernels() if name in short}
                 short = kernel_names.apart(rows, short)
             return kernel_names.replaced(rows, short)
 

@@ -23,6 +23,12 @@ _HAS_MODULES: Final = """
     SELECT coalesce(bool_or(python_module_id IS NOT NULL OR module_hierarchy <> ''), false)
     FROM events
 """
+_HAS_FRAMES: Final = """
+    SELECT EXISTS (
+        FROM events WHERE kind = 'python' OR stack IS NOT NULL OR python_stack IS NOT NULL
+    )
+"""
+"""Whether there may be lines of code: without any, they are not asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,15 +239,16 @@ def _device_rankings(
         "idle_ns",
         parameters={"per": "device"},
     )
-    lines = trace.idle(by="line", per="device", into=into or "none")
-    yield Ranking(
-        f"Idle time by line, into {into}" if into else "Idle time by line of your code",
-        compact_tables.owners(lines, "(no line)") if into else compact_tables.owners(lines),
-        "idle",
-        RankKeys(("line",), ("device",)),
-        "idle_ns",
-        parameters={"by": "line", "per": "device", **({"into": into} if into else {})},
-    )
+    if own_rows(trace, _HAS_FRAMES).item():
+        lines = trace.idle(by="line", per="device", into=into or "none")
+        yield Ranking(
+            f"Idle time by line, into {into}" if into else "Idle time by line of your code",
+            compact_tables.owners(lines, "(no line)") if into else compact_tables.owners(lines),
+            "idle",
+            RankKeys(("line",), ("device",)),
+            "idle_ns",
+            parameters={"by": "line", "per": "device", **({"into": into} if into else {})},
+        )
     limit = min(top, _MAX_GAPS)
     gaps = columns.since_start(compact_tables.gaps(trace.gaps(top=limit), limit), trace.traces)
     yield Ranking("Largest gaps", columns.compact(gaps), "gaps", explains=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
@@ -34,6 +33,8 @@ def _shown(store: str) -> str:
 @contextmanager
 def _removals_shown(store: str) -> Iterator[None]:
     """Show a line for what was removed from a store because nobody works on it any longer."""
+    import logging
+
     from profframe.store.leftovers import LOGGER
 
     class Lines(logging.Handler):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -37,6 +37,7 @@ from profframe.query.statement import (
     check_rows,
     computed,
     most,
+    no_rows,
     one_line_errors,
 )
 
@@ -196,11 +197,13 @@ def answered(
     *,
     in_steps: bool = False,
     keys: Sequence[Key] = (),
+    lacks: Callable[[Answer], bool] = lambda _: False,
 ) -> pa.Table:
     """The rows of an answer that came with profframe; errors are those of `run`.
 
     ``in_steps`` is for advice: whether each rule is asked by itself. ``keys`` of another answer
-    become columns of the rows, if it sorts by what is no column of it.
+    become columns of the rows, if it sorts by what is no column of it. ``lacks`` says of which
+    answers it is known that they have no rows: they are not planned.
     """
     answer, parameters = resolve(answer, parameters)
     arrangement, _ = divided(answer, parameters)
@@ -210,6 +213,8 @@ def answered(
         return _ranked(select, answer, _AS_THEY_ARE, tables, terms=terms, arrangement=arrangement)
     with one_line_errors(answer.where, terms):
         text = with_values(with_keys(answer, keys), answer, given)
+        if not keys and lacks(answer):
+            return no_rows(answer, arrangement.columns)
         rows = select(_limited(text, _limit(terms, arrangement)), reads(answer))
     return _arranged(select, answer, rows, arrangement, terms, keys=keys)
 
@@ -567,9 +572,10 @@ def _advised(
 
     for name, inputs in SHARED_FIRST.items():
         shared[name] = rows(f"FROM {name}({inputs})")
-    partial_steps = rows(_PARTIAL_STEPS)
-    if partial_steps.num_rows:
-        shared[_PARTIAL] = partial_steps
+    if any(shared["shared_windows"]["steps"].to_pylist()):
+        partial_steps = rows(_PARTIAL_STEPS)
+        if partial_steps.num_rows:
+            shared[_PARTIAL] = partial_steps
     applies = [column[0].as_py() for column in rows(answer.conditions).columns]
     applying = answer.only(compress(answer.rules, applies))
     if in_steps and applying.rules:

@@ -7,7 +7,7 @@ Sessions over the same rows share a database, and so do all sessions over the sa
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -58,6 +58,18 @@ from profframe.system.interrupts import stopping
 Value = TypeVar("Value")
 
 _ATTEMPTS: Final = 10
+_TABLE_OF: Final[Mapping[str, str]] = {
+    "steps": "profiler_steps",
+    "memory": "memory",
+    "instants": "instants",
+    "counters": "counters",
+    "allocations": "allocations",
+    "history": "allocator_events",
+    "segments": "segments",
+    "nodes": "nodes",
+    "compiled_kernels": "compiled_kernels",
+}
+"""Tables that have rows where a trace has what `recorded:` of a header names, and only there."""
 _SQL_ERRORS: Final = (
     ProfframeError,
     duckdb.BinderException,
@@ -290,10 +302,26 @@ class Session:
         """
         if is_shipped(answer):
             rows = answered(
-                self.select, answer, parameters, self.terms, in_steps=self.in_steps, keys=keys
+                self.select,
+                answer,
+                parameters,
+                self.terms,
+                in_steps=self.in_steps,
+                keys=keys,
+                lacks=self._lacks,
             )
             return plain(rows)
         return self.ask(lambda c: frame(run(c, answer, parameters, self.terms)), reads(answer))
+
+    def _lacks(self, answer: Answer) -> bool:
+        """Whether the tables are empty that an answer has no rows without."""
+        groups = [[_TABLE_OF.get(name, "") for name in group] for group in answer.recorded]
+        return any(all(group) and self.are_empty(group) for group in groups)
+
+    def are_empty(self, tables: Iterable[str]) -> bool:
+        """Whether it is known, without a question, that tables have no rows."""
+        held = self.source.held(dict.fromkeys(tables)) if self.keeps_plans else None
+        return held is not None and not any(rows.num_rows for rows in held.values())
 
     def sql(self, text: str) -> pl.DataFrame:
         """The rows of one SELECT; errors are those of `profframe.query.run.query`."""

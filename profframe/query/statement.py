@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -135,6 +135,12 @@ def check_arrow_columns(answer: Answer, rows: pa.Table) -> None:
             f"answer {answer.name!r}: the header declares {_columns_text(declared)}, "
             f"the result has {_columns_text(actual)}"
         )
+
+
+def no_rows(answer: Answer, columns: Sequence[str] = ()) -> pa.Table:
+    """The result of an answer without rows; by default all of its columns."""
+    types = {column.name: _ARROW[column.type] for column in answer.columns}
+    return pa.schema([(name, types[name]) for name in columns or types]).empty_table()
 
 
 def _columns_text(columns: Iterable[tuple[str, pa.DataType]]) -> str:

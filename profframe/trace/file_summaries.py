@@ -22,6 +22,8 @@ from profframe.trace.query import answer
 
 Table: TypeAlias = tuple[str, pl.DataFrame, tuple[str, ...]]
 """A title, rows, and the words of a command that says more."""
+_TABLES: Final = ("nodes", "recorded_collectives", "process_groups", "allocations", "segments")
+"""What `contents` counts the rows of."""
 _MOST: Final = 8
 """Maximum sentences, and runs or ranks, that are written out."""
 _MEMORY_BY: Final = MappingProxyType(
@@ -56,8 +58,9 @@ def file_summaries(trace: BaseTrace, formats: Iterable[str | None]) -> FileSumma
         The formats of its sources.
     """
     own = contents_of(formats)
-    counts = question(trace, "contents").row(0, named=True)
-    parts = [view.words(trace) for name, view in VIEWS.items() if counts[name] or name in own]
+    has_none = trace._session.are_empty(_TABLES)  # noqa: SLF001 - of the trace's own package
+    counts = {} if has_none else question(trace, "contents").row(0, named=True)
+    parts = [view.words(trace) for name, view in VIEWS.items() if counts.get(name) or name in own]
     return FileSummaries(tuple(parts), is_all=bool(own) and own <= VIEWS.keys())
 
 

@@ -286,7 +286,8 @@ def _late_costs(
     def compute() -> blaming.LateCosts:
         with _connections(session, ranks) as connect:
             gathered = _gathered(session, connect, ranks, (None, None, 0), corrected=corrected)
-            return compare(connect, gathered, name, steps=steps, corrected=corrected)
+            matches = _matches(session, ranks)
+            return compare(connect, matches, gathered, name, steps=steps, corrected=corrected)
 
     return session, session.cache_last("blame", (tuple(ranks), steps, corrected), compute)
 
@@ -323,7 +324,7 @@ def _gathered(
     return session.cache_last(
         "job",
         (tuple(ranks), what, corrected),
-        lambda: gather(connect, _matches(session, ranks), ranks, what, corrected=corrected),
+        lambda: gather(connect, lambda: _matches(session, ranks), ranks, what, corrected=corrected),
     )
 
 

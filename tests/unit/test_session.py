@@ -13,6 +13,7 @@ import pytest
 
 from profframe import AnswerError, ParameterError, Trace, load, store
 from profframe.query.database import Database
+from profframe.query.session import Session
 from tests import builders, needs
 from tests.unit.test_store import one
 
@@ -175,3 +176,22 @@ def test_rows_of_other_ranks_are_not_scanned(ranks: object) -> None:
     [batches] = [part.to_batches() for part in session.source.parts("events")]
     assert [batch["rank"].to_pylist() for batch in batches] == [[rank] for rank in expected]
     assert session.table("events").num_rows == len(expected)
+
+
+@pytest.mark.parametrize("words", [{}, {"sort": "idle_ns", "top": 3}, {"columns": ["rank", "run"]}])
+def test_an_answer_whose_tables_are_empty_is_not_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: dict[str, object]
+) -> None:
+    """The rows have the columns that the same question has over a store, where it is planned."""
+    store.write(one("a", 0, ("x",)), tmp_path / "store")
+    planned = load(tmp_path / "store").answer("step_times", **words)
+    trace = Trace.from_tables(one("a", 0, ("x",)))
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("planned")
+
+    monkeypatch.setattr(Session, "select", refused)
+    rows = trace.answer("step_times", **words)
+    assert (rows.height, rows.schema) == (planned.height, planned.schema) == (0, planned.schema)
+    with pytest.raises(AssertionError, match="planned"):
+        trace.answer("overview")

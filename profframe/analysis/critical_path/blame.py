@@ -177,18 +177,25 @@ def slices(ask: Select, costs: LateCosts) -> pl.DataFrame:
 
 
 def compare(
-    connect: Connect, gathered: JobWindow, run: str | None, *, steps: Steps, corrected: bool
+    connect: Connect,
+    matches: pa.Table,
+    gathered: JobWindow,
+    run: str | None,
+    *,
+    steps: Steps,
+    corrected: bool,
 ) -> LateCosts:
     """Compare each late rank of a run with the rank that came before it.
 
-    ``gathered`` is all activity of the ranks; ``corrected`` says whether their clocks were.
+    ``matches`` are rows of collective_matches; ``gathered`` is all activity of the ranks;
+    ``corrected`` says whether their clocks were.
     """
     with connect(None) as connection:
         sql = f"{_WAITS} {_PAIRS} {late_costs.MACROS}"
         prepare(connection, Answer("blame", sql), {})
         connection.execute("SET VARIABLE blame_corrected = ?::BOOLEAN", [corrected])
         connection.execute("SET VARIABLE blame_steps = ?::BIGINT[]", [steps])
-        connection.register("_matches", gathered.matches)
+        connection.register("_matches", matches)
         connection.execute(f"CREATE OR REPLACE TEMP TABLE _waits AS {_WAITS}")
         labels = late_costs.labelled(connection)
         pairs, walked, members = _walked(connection, gathered, labels)

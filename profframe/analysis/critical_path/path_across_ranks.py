@@ -117,15 +117,13 @@ def find(
 class JobWindow:
     """Activities of all ranks in a window, on one clock, from ``start_ns`` to ``end_ns``.
 
-    ``matches`` are rows of collective_matches. For each rank: its own window (None if nothing
-    takes time), its activities, what each of them waited for last, and works that others of their
-    graph waited for, if the source recorded them.
+    For each rank: its own window (None if nothing takes time), its activities, what each of them
+    waited for last, and works that others of their graph waited for, if the source recorded them.
     """
 
     ranks: list[int]
     start_ns: int
     end_ns: int
-    matches: pa.Table
     meetings: Meetings
     windows: list[rank_rows.Window | None]
     activities: list[graph.Rows]
@@ -135,7 +133,7 @@ class JobWindow:
 
 def gather(
     connect: Connect,
-    matches: pa.Table,
+    matches: Callable[[], pa.Table],
     ranks: Sequence[int],
     what: tuple[int | None, str | None, int],
     *,
@@ -145,13 +143,14 @@ def gather(
 
     Times are on their own clocks, unless these are ``corrected``. The window is from the first
     start to the last end on any rank. A step that is whole on all ranks begins, as in `runs`, when
-    the one before it was completed: what a rank did for it earlier is no part of it.
+    the one before it was completed: what a rank did for it earlier is no part of it. ``matches``
+    has rows of collective_matches, and is asked only where there are several ranks.
     """
     meetings = Meetings(*(np.empty(0, np.int64),) * 8, [0])  # a single rank meets no other
     intervals: dict[int, int] = {}
     if len(ranks) > 1:
         with connect(None) as of_all:
-            meetings = _meetings(prepared(of_all), matches, ranks, corrected=corrected)
+            meetings = _meetings(prepared(of_all), matches(), ranks, corrected=corrected)
             intervals = _intervals(of_all, ranks, meetings.ahead, what[0])
     with _sources(connect, ranks, meetings.ahead) as sources:
         windows: list[rank_rows.Window | None] = []
@@ -179,7 +178,6 @@ def gather(
         [*ranks],
         start,
         end,
-        matches,
         meetings,
         windows,
         activities=[activities for activities, _, _ in parts],
