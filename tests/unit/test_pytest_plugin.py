@@ -61,6 +61,12 @@ CI: Final = ("PYTEST_ADDOPTS", "CI", "BUILD_NUMBER")
 """Variables by which pytest has messages in the summary, too."""
 
 
+def is_of(folder: Path, module: Any) -> bool:
+    """Whether a module is of a file in this folder."""
+    file = getattr(module, "__file__", None)
+    return bool(file) and Path(file).is_relative_to(folder)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Where the module of tests is, beside an installed profframe."""
@@ -91,10 +97,12 @@ def session(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
                 patch.setenv(name, value)
             patch.chdir(folder)
             patch.syspath_prepend(folder.parent / "site")
-            patch.setattr(sys, "dont_write_bytecode", True)  # the next module has the same name
+            patch.setattr(sys, "dont_write_bytecode", True)
             without = [word for name in OTHERS for word in ("-p", f"no:{name}")]
             code = pytest.main(["-q", "-p", "no:cacheprovider", *without, *arguments])
-            sys.modules.pop("test_model", None)
+            for name in [*sys.modules]:  # the next ones have the same names
+                if is_of(folder, sys.modules[name]):
+                    del sys.modules[name]
         return int(code), output.getvalue()
 
     return session
@@ -151,8 +159,8 @@ def table(output: str) -> list[list[str]]:
     return [line.split() for line in lines if line.startswith("  ")]
 
 
-def test_a_missing_baseline_fails_and_names_the_option(session: Session, example: Path) -> None:
-    code, output = session(SAVED, TRACE=str(example))
+def test_a_missing_baseline_fails_and_names_the_option(process: Session, example: Path) -> None:
+    code, output = process(SAVED, TRACE=str(example))
     assert code == 1
     assert f"to accept it, write the baseline: pytest {WRITE} test_model.py::test_saved" in output
     assert "there is no baseline" in output
@@ -260,34 +268,34 @@ def test_a_run_of_a_store_is_a_baseline(session: Session, tmp_path: Path) -> Non
 
 
 @pytest.mark.more
-def test_live_profiles(process: Session, tmp_path: Path) -> None:
+def test_live_profiles(session: Session, tmp_path: Path) -> None:
     needs.torch()
-    assert process(LIVE, WRITE)[0] == 0
+    assert session(LIVE, WRITE)[0] == 0
     path = tmp_path / "tests/profile_baselines/test_model/test_live.json"
     kept = json.loads(path.read_text())
     assert kept["counts"]["profile"] == {"runs": 1, "steps": 4}  # not the one begun after them
     assert 1 <= len(kept["samples"]["step"]["values"]) <= 4  # less those that warm up
-    assert process(LIVE)[0] == 0
-    code, output = process(LIVE, MULTIPLICATIONS="3")
+    assert session(LIVE)[0] == 0
+    code, output = session(LIVE, MULTIPLICATIONS="3")
     assert code == 1
     assert ["op", "aten::mm", "8", "12"] in table(output)
     assert "1 failed, 1 passed" in output
 
 
 @pytest.mark.more
-def test_the_example_fails_with_what_its_page_says(process: Session, tmp_path: Path) -> None:
+def test_the_example_fails_with_what_its_page_says(session: Session, tmp_path: Path) -> None:
     needs.torch()
     example = ROOT / "examples/profile_gate"
     text = (example / "test_model.py").read_text()
     model = tmp_path / "tests/model.py"
     model.write_text((example / "model.py").read_text())
-    code, output = process(text, WRITE)
+    code, output = session(text, WRITE)
     assert code == 0, output
     kept = json.loads((model.parent / "profile_baselines/test_model/test_step.json").read_text())
     assert kept["counts"]["profile"] == {"runs": 1, "steps": 10}
     assert len(kept["samples"]["step"]["values"]) >= 5  # less those that warm up
     model.write_text(model.read_text().replace("nn.GELU(), ", "nn.GELU(), nn.GELU(), "))
-    code, output = process(text)
+    code, output = session(text)
     assert code == 1
     assert table(output) == table((example / "README.md").read_text())
 
