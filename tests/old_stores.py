@@ -10,6 +10,7 @@ import hashlib
 import shutil
 import tarfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from profframe import schema, store
 from profframe.store import layout
 from profframe.store.parquet import VERSION_KEY
 from profframe.trace.trace import Trace
+from profframe.workers.inline import InlineExecutor
 from tests.places import ROOT
 
 DATA: Final = ROOT / "tests/data/stores"
@@ -52,15 +54,16 @@ def unpack(version: int, folder: Path) -> Path:
 
 
 def fresh(folder: Path) -> Path:
-    """The same traces, converted now."""
+    """The same traces, converted now; in this process, as a worker takes seconds to begin."""
     path = folder / "fresh"
     sources = {run: str(ROOT / file) for run, file in SOURCES.items()}
     snapshot = sources["snapshot.pickle"]
-    profframe.convert([sources["serving"], sources["cuda"]], path, workers=1)
-    profframe.convert([sources["joined"], snapshot], path, run="joined", workers=1)
-    profframe.convert([sources["gil"], snapshot], path, workers=1)
+    convert = partial(profframe.convert, executor=InlineExecutor())
+    convert([sources["serving"], sources["cuda"]], path)
+    convert([sources["joined"], snapshot], path, run="joined")
+    convert([sources["gil"], snapshot], path)
     captures = str(ROOT / "tests/data/cuda_graph/capture.json.gz")
-    profframe.convert(sources["replay"], path, captures=captures, workers=1)
+    convert(sources["replay"], path, captures=captures)
     return path
 
 

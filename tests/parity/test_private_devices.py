@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import profframe
+from profframe.workers.inline import InlineExecutor
 from tests import needs
 from tests.parity.live_objects import START_NS, Results, taken
 
@@ -84,7 +85,7 @@ def test_the_name_goes_through_exports_and_stores(
     trace = profframe.load(exported(tmp_path / "t.json", monkeypatch, "NPU 0"))
     trace.export_chrome_trace(tmp_path / "again.json")
     trace.to_parquet(tmp_path / "store")
-    profframe.convert(tmp_path / "t.json", tmp_path / "converted", workers=1)
+    profframe.convert(tmp_path / "t.json", tmp_path / "converted", executor=InlineExecutor())
     is_called(profframe.load(tmp_path / "again.json"), "NPU")
     is_called(profframe.load(tmp_path / "store"), "NPU")
     is_called(profframe.load(tmp_path / "converted"), "NPU")

@@ -19,6 +19,7 @@ import pytest
 
 import profframe
 from profframe import cli
+from profframe.workers.inline import InlineExecutor
 from tests import needs
 from tests.members import few
 from tests.places import ROOT
@@ -37,7 +38,7 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for run in ("monday", "tuesday"):
         (path / "jobs").mkdir(exist_ok=True)
         shutil.copy(ROOT / "examples/gpu_training_fused.json.gz", path / f"jobs/{run}.json.gz")
-    profframe.convert(path / "jobs", path / "store", workers=1)
+    profframe.convert(path / "jobs", path / "store", executor=InlineExecutor())
     return path
 
 

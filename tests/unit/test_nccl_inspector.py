@@ -29,6 +29,7 @@ from examples.synthetic_nccl import (
 from profframe import cli
 from profframe.readers.formats import format_of
 from profframe.trace.file_summaries import question
+from profframe.workers.inline import InlineExecutor
 
 FILES: Final = "job/node-a-pid1.log"
 COLLECTIVES: Final = (
@@ -248,7 +249,7 @@ class TestSources:
         job = Job(4, ranks=4)
         write_inspector(job, tmp_path / "job")
         write_traces(job, tmp_path / "job", steps=[2, 3])
-        files = profframe.convert(tmp_path / "job", tmp_path / "store", workers=1)
+        files = profframe.convert(tmp_path / "job", tmp_path / "store", executor=InlineExecutor())
         assert {*files["status"]} <= {"written", "joined"}
         stored = pl.DataFrame(profframe.load(tmp_path / "store").recorded_collectives)
         plain = pl.DataFrame(profframe.load(tmp_path / "job").recorded_collectives)
@@ -279,7 +280,7 @@ class TestSources:
                 (place / f"trace_{rank}").write_bytes(pickle.dumps(dump))
         hangs = profframe.load(tmp_path / "dumps").hangs(per="rank")["record_id"].to_list()
         assert {*hangs} == {7, 8}
-        profframe.convert(folder, tmp_path / "store", workers=1)
+        profframe.convert(folder, tmp_path / "store", executor=InlineExecutor())
         for source in (folder, tmp_path / "store"):
             trace = profframe.load(source)
             assert [*trace.traces["rank"]] == [*range(job.ranks)]
