@@ -64,7 +64,7 @@ CI: Final = ("PYTEST_ADDOPTS", "CI", "BUILD_NUMBER")
 def is_of(folder: Path, module: Any) -> bool:
     """Whether a module is of a file in this folder."""
     file = getattr(module, "__file__", None)
-    return bool(file) and Path(file).is_relative_to(folder)
+    return file is not None and Path(file).is_relative_to(folder)
 
 
 @pytest.fixture
