@@ -111,7 +111,7 @@ def table(
         for name, label in (headings_of(frame.columns) | dict(headings)).items()
         if name in frame.columns
     }
-    chosen = layout(columns, width, Wishes(keep, main))
+    chosen = layout(columns, width, Wishes({*keep, *_telling_apart(frame)}, main))
     for block in chosen.blocks:
         parts += [_block(columns, block, folds=isinstance(width, Folding))]
     of_shown = [(name, note) for name, note in notes if name not in {*chosen.left_out}]
@@ -134,6 +134,14 @@ def table(
         more = f"{'more':<{INDENT}}{names.command}"
         parts.append(Text(more, style="dim", no_wrap=True, overflow="ignore"))
     return Group(*parts)
+
+
+def _telling_apart(frame: pl.DataFrame) -> tuple[str, ...]:
+    """The kind, if it alone tells rows of one name apart: an annotation and that of its device."""
+    pair = ("name", "kind")
+    if not {*pair} <= {*frame.columns}:
+        return ()
+    return ("kind",) if frame.select(pair).n_unique() > frame["name"].n_unique() else ()
 
 
 def _named(notes: Iterable[tuple[str, str]], columns: Mapping[str, Column]) -> Iterator[str]:

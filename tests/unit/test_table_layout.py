@@ -301,3 +301,10 @@ def test_the_device_of_a_gap_is_left_out_late() -> None:
     lines = terminal.text(Ranking("Largest gaps", rows, "gaps").part(5, 80), 80).splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["device", "0", "1"]
     assert "not shown for lack of width: " in "\n".join(lines)
+
+
+def test_the_kind_stays_where_it_tells_rows_of_one_name_apart() -> None:
+    rows = WIDE.with_columns(name=pl.lit("Step*"), kind=pl.Series(["annotation", "other"]))
+    assert shown(rows, 25, main=MAIN)[0] == ["name", "calls", "kind"]
+    other_names = rows.with_columns(name=pl.Series(["Step*", "mm"]))
+    assert shown(other_names, 25, main=MAIN)[0] == ["name", "calls", "owner name"]
