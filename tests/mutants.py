@@ -1758,9 +1758,9 @@ DRAWN_THIRD: Final = (
     Mutant(
         "I19",
         "every call of the runtime waits for the device",
-        "profframe/analysis/critical_path/rank_rows.py",
-        '(role[host] == _CALL) & (rows["synchronises"][host] > 0)',
-        "role[host] == _CALL",
+        "sql/lib/critical_path.sql",
+        "is_synchronising(name) AS synchronises",
+        "true AS synchronises",
         "tests/parity/test_critical_path.py"
         "::test_a_call_that_does_not_synchronise_waits_for_no_work",
     ),

@@ -56,10 +56,8 @@ regexp_matches(
 -- path_events: host slices, work and syncs with numbers in place of texts; only syncs may lack a start.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, thread  as in events
--- column role BIGINT  0: host slice; 1: call; 2: work; 3: copy; 4: copy of pageable memory, which its host makes; 5: sync
+-- column role BIGINT  0: host slice; 1: call; 2: work; 3: copy; 4: sync
 -- column root BIGINT  1: no slice is around it
--- column synchronises BIGINT  1: its name is that of a call that returns when a device is done
--- column awaits BIGINT  1: its name is that of a call that makes a stream wait
 -- column device INTEGER  device; -1 where not known
 -- column stream INTEGER  stream; -1 where not known
 -- column launch_id BIGINT  event_id of the call that launched it; -1 where not known
@@ -67,33 +65,46 @@ regexp_matches(
 -- column dur_ns BIGINT  duration; 0 where not known
 -- example: FROM path_events(events)
 CREATE OR REPLACE TEMP MACRO path_events(events) AS TABLE
-WITH names AS (
-    SELECT
-        name, is_synchronising(name) AS synchronises, contains(name, 'StreamWaitEvent') AS awaits,
-        is_of_pageable_memory(name) AS pageable
-    FROM (SELECT DISTINCT name FROM query_table(events) WHERE is_call(kind) OR kind = 'memcpy')
-    WHERE synchronises OR awaits OR pageable
-)
 SELECT
     event_id, thread,
     CASE
         WHEN is_call(kind) THEN 1
-        WHEN kind = 'memcpy' THEN CASE WHEN pageable THEN 4 ELSE 3 END
+        WHEN kind = 'memcpy' THEN 3
         WHEN is_busy(kind) THEN 2
-        WHEN kind = 'sync' THEN 5
+        WHEN kind = 'sync' THEN 4
         WHEN kind IN ('host_op', 'annotation', 'python', 'overhead', 'other') THEN 0
     END::BIGINT AS role,
     (coalesce(depth, 0) = 0)::BIGINT AS root,
-    coalesce(synchronises, false)::BIGINT AS synchronises,
-    coalesce(awaits, false)::BIGINT AS awaits,
     coalesce(device, -1) AS device,
     coalesce(stream, -1) AS stream,
     coalesce(launch_id, -1) AS launch_id,
     start_ns,
     coalesce(dur_ns, 0) AS dur_ns
-FROM query_table(events) AS slice
-LEFT JOIN names ON slice.name = names.name
+FROM query_table(events)
 WHERE role IS NOT NULL AND (start_ns IS NOT NULL OR kind = 'sync');
+
+-- path_names: calls and copies whose names say what waits for what.
+-- parameter events TABLE  `events` of one (run, rank)
+-- column event_id  as in events
+-- column synchronises BIGINT  1: a call that returns when a device is done
+-- column awaits BIGINT  1: a call that makes a stream wait
+-- column by_host BIGINT  1: a copy that its host makes piece by piece, in the call: of pageable memory to a device
+-- example: FROM path_names(events)
+CREATE OR REPLACE TEMP MACRO path_names(events) AS TABLE
+WITH names AS (
+    SELECT
+        name, is_synchronising(name) AS synchronises, contains(name, 'StreamWaitEvent') AS awaits,
+        is_of_pageable_memory(name) AS pageable
+    FROM (SELECT DISTINCT name FROM query_table(events) WHERE is_call(kind) OR kind = 'memcpy')
+)
+SELECT
+    event_id,
+    (is_call(kind) AND synchronises)::BIGINT AS synchronises,
+    (is_call(kind) AND awaits)::BIGINT AS awaits,
+    (kind = 'memcpy' AND pageable)::BIGINT AS by_host
+FROM query_table(events) AS slice
+JOIN names ON slice.name = names.name
+WHERE (is_call(kind) AND (synchronises OR awaits)) OR (kind = 'memcpy' AND pageable);
 
 -- path_waits: syncs, the call that made each, what it waits for (-1: not known), and when that was marked (NULL: not known).
 -- of_stream: a stream waits; otherwise a host thread does.

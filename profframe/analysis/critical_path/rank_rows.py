@@ -20,7 +20,7 @@ from profframe.analysis.critical_path.graph import (
     WaitCalls,
     Works,
 )
-from profframe.analysis.critical_path.source import RankSource
+from profframe.analysis.critical_path.source import Columns, RankSource
 from profframe.analysis.critical_path.turns import in_turns
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.arrays import last_equal
@@ -174,7 +174,7 @@ def _whole_window(source: RankSource) -> Window | None:
     return Window(start, end, main, main, int(work["event"][0]), thread, host_end, pairs)
 
 
-_SLICE, _CALL, _WORK, _COPY, _HOST_COPY, _SYNC = range(6)
+_SLICE, _CALL, _WORK, _COPY, _SYNC = range(5)
 """Roles of rows of path_events."""
 _WAITS: Final = ("of_stream", "device", "stream", "on_stream", "call", "issued_ns", "recorded_ns")
 """Columns of path_waits."""
@@ -182,8 +182,8 @@ _WAITS: Final = ("of_stream", "device", "stream", "on_stream", "call", "issued_n
 
 def read(source: RankSource, window: Window) -> Rows:
     """Read what happened in the window."""
-    rows = source.ints("FROM path_events(events)")
-    role = rows["role"]
+    rows, names = (source.ints(f"FROM {macro}(events)") for macro in ("path_events", "path_names"))
+    event, role = rows["event_id"], rows["role"]
     if (role == _SYNC).any():
         waits = source.ints("FROM path_waits(events)", window_start_ns=window.start_ns)
     else:
@@ -203,25 +203,25 @@ def read(source: RankSource, window: Window) -> Rows:
     end = start + rows["dur_ns"]
     done = end[work] <= length
     slices = HostSlices(
-        rows["event_id"][host],
+        event[host],
         rows["thread"][host],
         np.maximum(start[host], 0),
         np.minimum(end[host], length),
         rows["root"][host] > 0,
     )
-    synchronising = host[(role[host] == _CALL) & (rows["synchronises"][host] > 0)]
+    synchronising = np.isin(slices.event, names["event_id"][names["synchronises"] > 0])
     return Rows(
         slices,
-        in_turns(_works(rows, start, work[done], work_stream[done])),
+        in_turns(_works(rows, names, start, work[done], work_stream[done])),
         DisjointSpans(*union(start[work], end[work])),
         _stream_waits(waits, wait_stream, on_stream),
-        _wait_calls(rows, start),
-        _host_waits(waits, on_stream, rows["event_id"][synchronising]),
+        _wait_calls(rows, names, start),
+        _host_waits(waits, on_stream, slices.event[synchronising]),
         _threads(_pairs(source) if window.pairs is None else window.pairs, window.main),
     )
 
 
-def _works(rows: Mapping[str, Ints], start: Ints, work: Ints, stream: Ints) -> Works:
+def _works(rows: Columns, names: Columns, start: Ints, work: Ints, stream: Ints) -> Works:
     """Some rows of path_events, with the calls that launched them."""
     event, role = rows["event_id"], rows["role"]
     calls = np.flatnonzero(role == _CALL)
@@ -233,8 +233,8 @@ def _works(rows: Mapping[str, Ints], start: Ints, work: Ints, stream: Ints) -> W
         start=begun,
         end=begun + rows["dur_ns"][work],
         whole=rows["dur_ns"][work],
-        copy=np.isin(role[work], (_COPY, _HOST_COPY)),
-        by_host=role[work] == _HOST_COPY,
+        copy=role[work] == _COPY,
+        by_host=np.isin(event[work], names["event_id"][names["by_host"] > 0]),
         call=np.where(is_known, event[call], NONE),
         call_thread=np.where(is_known, np.maximum(rows["thread"][call], NONE), NONE),
         call_start=np.where(is_known, start[call], begun),
@@ -242,12 +242,12 @@ def _works(rows: Mapping[str, Ints], start: Ints, work: Ints, stream: Ints) -> W
     )
 
 
-def _wait_calls(rows: Mapping[str, Ints], start: Ints) -> WaitCalls:
+def _wait_calls(rows: Columns, names: Columns, start: Ints) -> WaitCalls:
     """Calls that make a stream wait, if no sync says which stream waits for what."""
-    role = rows["role"]
-    calls = np.flatnonzero((role == _CALL) & (rows["awaits"] > 0))
-    is_told = np.isin(rows["event_id"][calls], rows["launch_id"][role == _SYNC])
-    return WaitCalls(rows["thread"][calls[~is_told]], start[calls[~is_told]])
+    told = rows["launch_id"][rows["role"] == _SYNC]
+    calls = np.setdiff1d(names["event_id"][names["awaits"] > 0], told)
+    at = np.flatnonzero(np.isin(rows["event_id"], calls))
+    return WaitCalls(rows["thread"][at], start[at])
 
 
 def graph_waits(source: RankSource, events: Ints) -> tuple[Ints, Ints]:
