@@ -244,8 +244,8 @@ def _works(rows: Columns, names: Columns, start: Ints, work: Ints, stream: Ints)
 
 def _wait_calls(rows: Columns, names: Columns, start: Ints) -> WaitCalls:
     """Calls that make a stream wait, if no sync says which stream waits for what."""
-    told = rows["launch_id"][rows["role"] == _SYNC]
-    calls = np.setdiff1d(names["event_id"][names["awaits"] > 0], told)
+    in_syncs = rows["launch_id"][rows["role"] == _SYNC]
+    calls = np.setdiff1d(names["event_id"][names["awaits"] > 0], in_syncs)
     at = np.flatnonzero(np.isin(rows["event_id"], calls))
     return WaitCalls(rows["thread"][at], start[at])
 
