@@ -7,9 +7,13 @@ have no SQL of their own, name both in `ComputedRows`.
 
 from __future__ import annotations
 
+import difflib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from profframe import schema
@@ -17,7 +21,7 @@ from profframe.errors import AnswerError
 from profframe.query.arrangement import divided
 from profframe.query.catalogue import find
 from profframe.query.frames import plain
-from profframe.query.header import Answer, sql_directory
+from profframe.query.header import Answer, Parameter, sql_directory
 
 if TYPE_CHECKING:
     from profframe.query.session import Session
@@ -48,12 +52,15 @@ class ComputedRows:
         reason.
     given
         Arguments that leave rows out.
+    near
+        Names that are similar to those in the arguments, as the end of a sentence.
     """
 
     recorded: tuple[tuple[str, ...], ...]
     when_empty: str
     height: Callable[[Session, Mapping[str, object]], int] | None = None
     given: Mapping[str, object] = field(default_factory=dict)
+    near: Callable[[], str] = str
 
 
 _HOST: Final = "record with activities=[ProfilerActivity.CPU, ...]"
@@ -180,6 +187,7 @@ _ACTIVITY: Final = r"""
 _CONTENTS: Final = (
     "slices", "memory", "instants", "counters", "snapshots", "dumps", "nccl_records", "nodes",
 )  # fmt: skip
+_MOST_NEAR: Final = 3
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -281,7 +289,15 @@ def _of_answer(
     def height(session: Session, values: Mapping[str, object]) -> int:
         return session.answer(question, values).height
 
-    analysis = ComputedRows(question.recorded, question.when_empty, height, given)
+    def near() -> str:
+        own_values = (p for p in question.parameters if p.name in given)
+        names = [name for p in own_values for name in _names(p, given[p.name])]
+        if not names or all(column.name != "name" for column in question.columns):
+            return ""
+        rows = session.answer(question, {})["name"].unique(maintain_order=True)
+        return _near(names, rows.to_list())
+
+    analysis = ComputedRows(question.recorded, question.when_empty, height, given, near)
     yield from _of_rows(session, whole, analysis)
     if question.when_empty:
         yield question.when_empty
@@ -301,9 +317,39 @@ def _of_rows(session: Session, whole: Session | None, analysis: ComputedRows) ->
     if given and (rows := height(session, {})):
         with_them = ", ".join(f"{name}={value!r}" for name, value in given.items())
         pronoun = "it" if len(given) == 1 else "them"
-        yield f"no row with {with_them}; there {_rows(rows)} without {pronoun}"
+        yield f"no row with {with_them}; there {_rows(rows)} without {pronoun}{analysis.near()}"
     if whole is not None and (rows := height(whole, given)):
         yield f"the filter leaves no row; there {_rows(rows)} in the whole trace"
+
+
+def _names(parameter: Parameter, value: object) -> list[str]:
+    """The names or patterns in a list of them; none in other values."""
+    if parameter.type != "JSON":
+        return []
+    with suppress(ValueError):
+        value = json.loads(value) if isinstance(value, str) else value
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def _near(names: Iterable[str], rows: Iterable[str | None]) -> str:
+    """Names of rows that are similar to others, as a whole or by their last word.
+
+    Examples
+    --------
+    >>> _near(["Linaer*"], ["nn.Module: Linear_0", "nn.Module: GELU_0", None])
+    "; near: 'nn.Module: Linear_0'"
+    >>> _near(["Linaer*"], ["mm"])
+    ''
+    """
+    by_word: dict[str, str] = {}
+    for row in filter(None, rows):
+        by_word |= {row.lower(): row, row.lower().rpartition(" ")[2]: row}
+    near = {
+        by_word[word]: None
+        for name in names
+        for word in difflib.get_close_matches(name.lower().strip("*"), by_word, n=_MOST_NEAR)
+    }
+    return f"; near: {', '.join(map(repr, islice(near, _MOST_NEAR)))}" if near else ""
 
 
 def _lacks(

@@ -35,6 +35,7 @@ _OPTIONAL_PHASES: Final = (
     "known_share",
     "roofline_share",
 )
+_NO_PEAKS: Final = "no known peaks, so no shares; roofline --devices FILE takes yours (JSON)"
 _TINY: Final = 5000
 """The default of the parameter of `kernels` by which executions are tiny."""
 _OPTIONAL: Final = ("device", "input_dims", "note")
@@ -289,6 +290,8 @@ def roofline_headline(rows: pl.DataFrame, devices: pl.DataFrame) -> str:
     time = units.duration(total)
     text = f"The work of {_part(_sum(measured, 'total_ns'), total)} of {time} of kernels is known"
     text += _lost(measured)
+    if not measured.height:
+        text = f"The work of kernels ({time}) is not known: record shapes (record_shapes=True)"
     return "\n".join([*lines, f"{text}."])
 
 
@@ -322,5 +325,5 @@ def _peaks(model: object, rows: pl.DataFrame) -> str:
     peaks = [f"{units.flop_rate(rate)} {dtype}" for dtype, rate in rates.rows()]
     memory = rows["peak_bytes_per_s"].drop_nulls().unique().sort().to_list()
     peaks += [f"{units.rate(rate)} of memory" for rate in memory]
-    reach = f"at most {', '.join(peaks)}" if peaks else "no known peaks, so no shares"
+    reach = f"at most {', '.join(peaks)}" if peaks else _NO_PEAKS
     return f"{units.visible(str(model))}: {reach}."

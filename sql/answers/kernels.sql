@@ -51,7 +51,8 @@ names AS MATERIALIZED (
             name,
             kernel_category,
             device_class(kind, kernel_category) AS class,
-            CASE WHEN kind = 'kernel' AND kernel_category IN ('gemm', 'convolution') THEN product_precision(name) END AS precision,
+            CASE WHEN kind = 'kernel' AND kernel_category IN ('gemm', 'convolution') THEN product_precision(name) END
+                AS precision,
             CASE coalesce(getvariable('per'), 'name')
                 WHEN 'name' THEN name
                 WHEN 'short_name' THEN short_name(kind, name)

@@ -113,7 +113,9 @@ nullif(regexp_extract(name, '^triton_[a-z_]*?fused_([0-9]+$|(.*?)(_[0-9]+)?$)', 
 -- returns VARCHAR  the type; NULL if the name does not tell
 -- example: SELECT product_dtype('ampere_bf16_s16816gemm_bf16_128x64_tn')
 CREATE OR REPLACE TEMP MACRO product_dtype(name) AS CASE
-    WHEN regexp_matches(name, '(?i)fp8|float8|e4m3|e5m2|nvjet_(sm\d+_)?qq') OR regexp_matches(name, 'Cijk_A[a-z]+_B[a-z]+_[FB]8')
+    WHEN
+        regexp_matches(name, '(?i)fp8|float8|e4m3|e5m2|nvjet_(sm\d+_)?qq')
+        OR regexp_matches(name, 'Cijk_A[a-z]+_B[a-z]+_[FB]8')
         THEN 'fp8'
     WHEN regexp_matches(name, '(?i)bf16|bfloat|DF16b|nvjet_(sm\d+_)?tst') OR regexp_matches(name, 'Cijk_A[a-z]+_B[a-z]+_B')
         THEN 'bf16'
@@ -131,8 +133,8 @@ CREATE OR REPLACE TEMP MACRO product_dtype(name) AS CASE
         THEN 'fp32'
 END;
 
--- product_precision: product_dtype, followed by `tensor` where the name shows units that are for matrices (tensor cores); `tensor`
--- alone where it shows only these.
+-- product_precision: product_dtype, followed by `tensor` where the name shows units that are for matrices (tensor cores);
+-- `tensor` alone where it shows only these.
 -- parameter name VARCHAR  name of a kernel
 -- returns VARCHAR  `fp32`, `tf32 tensor`, ...; NULL if the name does not tell
 -- example: SELECT product_precision('ampere_bf16_s16816gemm_bf16_128x64_tn')

@@ -52,7 +52,7 @@ def test_peaks_and_what_is_known_stand_above_the_rows(store: str, run: Run) -> N
     known = "The work of 4.000 us (66.7 %) of 6.000 us of kernels is known"
     assert lines[:3] == [
         "T 1: at most 1.00 PFLOP/s bf16, 1.10 TB/s of memory.",
-        r"X1\x1b[31m: no known peaks, so no shares.",
+        r"X1\x1b[31m: no known peaks, so no shares; roofline --devices FILE takes yours (JSON).",
         f"{known}; of the 2.000 us of that with a known limit, 1.000 us (50.0 %) was lost.",
     ]
     assert "Roofline by kernel" in out
