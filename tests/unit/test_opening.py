@@ -7,16 +7,20 @@ import re
 import shlex
 import subprocess
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
 import profframe
 from profframe.cli.next_commands import next_commands
+from profframe.cli.output import OutputOptions
 from profframe.cli.part import Part
+from profframe.cli.rankings import ranked
 from profframe.cli.shell import folded, shell_word
 from profframe.show import terminal, trace_header, units
 from profframe.show.compact_tables import with_copies_apart
@@ -382,3 +386,75 @@ def test_a_narrow_line_lacks_the_smallest_share() -> None:
 def test_a_line_is_not_cut_within_a_number(width: int, line: str) -> None:
     texts = ("33 records, 2 devices, 36.999 ms until 2026-09-21 14:13:20",)
     assert trace_header._fitting(texts, width) == line
+
+
+def waiting(folder: Path) -> Path:
+    """Two modules of a class in a third, copies to and from a device that works all the time."""
+    slices: list[tuple[str, str, int, int, int, dict[str, Any]]] = [
+        ("python_function", "nn.Module: Net_0", 1, 0, 500, {"Python id": 1, "Python module id": 0}),
+        (
+            *("python_function", "nn.Module: Linear_0", 1, 10, 90),
+            {"Python id": 2, "Python parent id": 1, "Python module id": 1},
+        ),
+        ("cuda_runtime", "cudaLaunchKernel", 1, 20, 5, {"correlation": 1}),
+        (
+            *("python_function", "nn.Module: Linear_1", 1, 110, 90),
+            {"Python id": 3, "Python parent id": 1, "Python module id": 2},
+        ),
+        ("cuda_runtime", "cudaLaunchKernel", 1, 120, 5, {"correlation": 2}),
+        ("cuda_runtime", "cudaLaunchKernel", 1, 210, 5, {"correlation": 3}),
+        ("cuda_runtime", "cudaMemcpyAsync", 1, 220, 5, {"correlation": 4}),
+        ("cuda_runtime", "cudaMemcpyAsync", 1, 230, 5, {"correlation": 5}),
+        ("cuda_runtime", "cudaStreamSynchronize", 1, 240, 250, {"correlation": 6}),
+        ("kernel", "volta_sgemm_64x64_tn", 7, 30, 100, {"correlation": 1}),
+        ("kernel", "volta_sgemm_64x64_tn", 7, 130, 100, {"correlation": 2}),
+        ("kernel", "add", 7, 230, 4, {"correlation": 3}),
+        ("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 7, 234, 10, {"correlation": 4}),
+        ("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 7, 244, 20, {"correlation": 5}),
+    ]
+    events = [
+        {"ph": "X", "cat": category, "name": text, "pid": 1, "tid": tid, "ts": ts, "dur": dur}
+        | {"args": args | ({"device": 0, "stream": tid, "bytes": 1024} if tid > 1 else {})}
+        for category, text, tid, ts, dur, args in slices
+    ]
+    path = folder / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return path
+
+
+def rows_below(printed: str, title: str) -> list[list[str]]:
+    """Words of the lines of a table below its headings."""
+    lines = printed[printed.index(f"\n{title}") :].partition("\n\n")[0].splitlines()
+    return [line.split() for line in lines[3:]]
+
+
+def test_copies_modules_precision_and_waits_are_there_at_first(tmp_path: Path, run: Run) -> None:
+    _, printed, _ = run(waiting(tmp_path))
+    copies = rows_below(printed, "Copies and fills by direction")
+    assert [row[:3] for row in copies] == [["Memcpy", "DtoH", "1"], ["Memcpy", "HtoD", "1"]]
+    modules = rows_below(printed, "Device time of modules by class")
+    assert modules[0][:5] == ["Linear", "2", "2", "200.000", "us"]
+    assert modules[1][:5] == ["Net", "1", "1", "34.000", "us"]
+    assert "\nKernels by short name: 3 executions, 1 of them under 5 us\n" in printed
+    kernels = rows_below(printed, "Kernels by short name")
+    assert [row[-1] for row in kernels if row[0] == "volta_sgemm_64x64_tn"] == ["fp32"]
+    assert any(" answer host_waits " in line for line in labelled(printed)["next"])
+
+
+def test_waits_are_named_only_where_they_take_much_of_the_host(tmp_path: Path) -> None:
+    opening = header(profframe.load(waiting(tmp_path)))
+    assert opening.host_waits
+    others = pl.DataFrame({"name": ["cudaDeviceSynchronize"]})
+    assert not replace(opening, synchronising=others).host_waits
+    assert not replace(opening, synchronising=others.clear()).host_waits
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_tables_of_modules_and_copies_fit(width: int, tmp_path: Path) -> None:
+    trace = profframe.load(waiting(tmp_path))
+    opening = header(trace)
+    output = OutputOptions("table", None, is_asked_for=False)
+    for ranking in ranked(trace, opening, 10, "self_ns", output, has_means=False):
+        console = Console(width=width, record=True, file=StringIO())
+        console.print(ranking.part(10, width))
+        assert max(map(cell_len, console.export_text().splitlines())) <= width

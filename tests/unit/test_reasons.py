@@ -313,6 +313,12 @@ def test_parameters_that_leave_nothing_are_the_reason() -> None:
     assert rows.why_empty == "no row with name='no such'; there is 1 row without it"
 
 
+def test_names_near_those_that_no_row_has_are_told() -> None:
+    module = event("nn.Module: Linear_0", 0, 10, category="python_function", python_module_id=0)
+    rows: Any = loaded(module).modules(together=["Linaer*"])
+    assert str(rows.why_empty).endswith("there is 1 row without it; near: 'nn.Module: Linear_0'")
+
+
 def test_a_filter_of_a_filter_and_of_captured_work_knows_the_whole_trace() -> None:
     trace = loaded(event("ProfilerStep#1", 0, 90, category="user_annotation"), event("a", 5, 9))
     part = trace.filter(steps=1).filter(start_ns=5)
