@@ -29,6 +29,7 @@ _HAS_FRAMES: Final = """
     )
 """
 """Whether there may be lines of code: without any, they are not asked for."""
+_PACE: Final = "of a step from the completion before it to its own, at the pace of the devices"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,17 +207,21 @@ def _device_rankings(
     from profframe.query.header import RankKeys
     from profframe.show import columns, compact_tables
     from profframe.show.device_time import together
+    from profframe.show.footnotes import HOST
     from profframe.trace.query import own_rows
 
     if not opening.breakdown.height:
         return
     times = compact_tables.breakdown(opening.breakdown)
     idle_of = together(opening.overview)
+    of = {"idle_share": f"of the span{idle_of and f', in which {idle_of}'}"}
+    if "host_ns" in times.columns:
+        of |= {"span_ns": _PACE, "host_ns": HOST}
     yield Ranking(
         f"Device time{'' if 'step' in times.columns else f', {compact_tables.WHOLE}'}",
         times,
         "time_breakdown",
-        words={"idle_share": f"of the span{idle_of and f', in which {idle_of}'}"},
+        words=of,
     )
     yield Ranking(
         "Time of the devices by category",

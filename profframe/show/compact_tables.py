@@ -65,7 +65,7 @@ def overview(rows: pl.DataFrame) -> pl.DataFrame:
 def breakdown(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `time_breakdown` with the idle share, without parts that are zero everywhere.
 
-    One row per trace; for a single trace also one per step.
+    One row per trace; for a single trace also one per step, with its length on the host.
     """
     import polars as pl
 
@@ -77,8 +77,10 @@ def breakdown(rows: pl.DataFrame) -> pl.DataFrame:
         [part for part in parts if (rows[part] > 0).any()] for parts in (_BUSY, _HIDDEN)
     )
     idle_share = (pl.col("idle_ns") / pl.col("span_ns")).fill_nan(None).alias("idle_share")
+    host = [name for name in ("host_ns",) if rows[name].is_not_null().any()]
     return rows.select(
-        "run", "rank", pl.col("^step$"), "span_ns", *busy, "idle_ns", idle_share, *hidden
+        *("run", "rank", pl.col("^step$"), "span_ns", *host),
+        *(*busy, "idle_ns", idle_share, *hidden),
     )
 
 

@@ -20,6 +20,11 @@ _CAUSES: Final = MappingProxyType(
 """Causes of idle time that are understood without an explanation."""
 _QUEUED: Final = "mostly between a launch and its start: other work may be missing"
 """Work that was launched long before it ran, on a device that seems to do nothing."""
+_HOST: Final = f"mostly {_CAUSES['host_wait']}"
+_IDLE: Final = 0.1
+"""Devices that are idle for no larger share of the time set the pace themselves."""
+_MOST: Final = 0.5
+"""What takes a larger share of the time limits the pace by itself."""
 MOST_PARTS: Final = 6
 """Maximum names in a line."""
 LEAST_SHARE: Final = 0.005
@@ -171,8 +176,7 @@ def mean_step(step_ns: int, by_rank: Sequence[int]) -> str:
 def _on_devices(parts: TimeParts, overview: pl.DataFrame) -> str:
     """The time from the first to the last work of the devices, and how much of the traces it is."""
     several = f" of {units.plural(parts.rows, 'rank')}" if parts.rows > 1 else ""
-    whole = int(overview.filter(pl.col("devices") > 0)["span_ns"].sum())
-    share = parts.span_ns / whole if whole else 1.0
+    whole, share = _of_traces(parts, overview)
     plural = "s" if parts.rows > 1 else ""
     of = ""
     if share < _LITTLE:
@@ -183,12 +187,18 @@ def _on_devices(parts: TimeParts, overview: pl.DataFrame) -> str:
     return f"{units.duration(parts.span_ns)} on the devices{several}{of}"
 
 
+def _of_traces(parts: TimeParts, overview: pl.DataFrame) -> tuple[int, float]:
+    """The time of the traces with device work, and what share of it the devices' time is."""
+    whole = int(overview.filter(pl.col("devices") > 0)["span_ns"].sum())
+    return whole, parts.span_ns / whole if whole else 1.0
+
+
 def time_texts(
     parts: TimeParts, overview: pl.DataFrame, idle: pl.DataFrame | None = None
 ) -> tuple[str, ...]:
     """Device time by class, as shares of the steps or of the whole time; the longest text first.
 
-    Rows of `idle` tell the cause of most of it.
+    Rows of `idle` tell the cause of most of it, and with it what limits the pace.
     """
     if parts.has_steps:
         whole = mean_step(parts.span_ns, parts.by_rank)
@@ -215,9 +225,10 @@ def time_texts(
     most = ", ".join(text for text in shown if text != least or len(shown) < _FEW_CLASSES)
     idle_of = together(overview)
     note = idle_of and f"; idle is when {idle_of}"
+    bound = "" if idle is None else bound_of(parts, overview, cause)
     with_cause = f"{listed}{cause and f' ({cause})'}"
     shorter = whole.partition(" = ")[0].partition(_ALL_BUT)[0]
-    return (
+    texts = (
         f"{with_cause} of {whole}{note}",
         f"{with_cause} of {shorter}{note}",
         f"{listed} of {whole}{note}",
@@ -226,6 +237,7 @@ def time_texts(
         f"{most} of {of_step}",
         f"{most} of {'steps' if parts.has_steps else 'the time on devices'}",
     )
+    return (*(f"{bound}: {text}" for text in texts), texts[-1]) if bound else texts
 
 
 def together(overview: pl.DataFrame) -> str:
@@ -244,7 +256,10 @@ def together(overview: pl.DataFrame) -> str:
 
 
 def _cause(idle: pl.DataFrame) -> str:
-    """The cause of most of the idle time."""
+    """The cause of most of the idle time.
+
+    Time after the call that launched the next work is not the host's, unless it had more before.
+    """
     recorded = idle.filter(pl.col("cause") != "unrecorded")
     sums = recorded.group_by("cause").agg(pl.col("idle_ns", "launch_wait_ns").sum())
     if not sums.height:
@@ -253,9 +268,53 @@ def _cause(idle: pl.DataFrame) -> str:
     total = sums["idle_ns"].sum()
     if 2 * longest <= total or cause not in _CAUSES:
         return ""
-    if cause == "host_wait" and 2 * late <= total:
+    if cause == "host_wait" and 2 * late < longest:
         return _QUEUED if 2 * (longest - late) > total else ""
     return f"mostly {_CAUSES[cause]}"
+
+
+def bound_of(parts: TimeParts, overview: pl.DataFrame, cause: str) -> str:
+    """What limits the pace, in a word; empty where the trace does not show it.
+
+    Devices that are hardly idle do; of several of a rank, one is enough to be busy, which says
+    nothing of the others, and so does work that is only a part of the trace.
+
+    Parameters
+    ----------
+    parts
+        The time of the devices.
+    overview
+        Rows of the answer.
+    cause
+        The cause of most of their idle time, if it is known.
+
+    Examples
+    --------
+    >>> sums = dict.fromkeys(TimeParts.__slots__, 0) | {"has_steps": True, "span_ns": 100}
+    >>> one = pl.DataFrame({"devices": [1], "span_ns": [100]})
+    >>> for idle, cause in ((4, ""), (30, _HOST), (70, _HOST), (70, "")):
+    ...     parts = TimeParts(**sums | {"compute_ns": 100 - idle, "idle_ns": idle})
+    ...     print(repr(bound_of(parts, one, cause)))
+    'device-bound'
+    'partly host-bound'
+    'host-bound'
+    ''
+    """
+    if parts.share(parts.unrecorded_ns) >= LEAST_SHARE or cause == _QUEUED:
+        return ""
+    idle = parts.share(parts.idle_ns)
+    of_work = {
+        "device-bound": parts.compute_ns,
+        "communication-bound": parts.exposed_communication_ns,
+        "copy-bound": parts.exposed_copy_ns,
+    }
+    word = max(of_work, key=lambda word: of_work[word])
+    if idle > _IDLE and (word == "device-bound" or parts.share(of_work[word]) < _MOST):
+        if cause != _HOST:
+            return ""
+        return "host-bound" if idle >= _MOST else "partly host-bound"
+    is_part = not parts.has_steps and _of_traces(parts, overview)[1] < _LITTLE
+    return "" if is_part or together(overview) else word
 
 
 def shares(sums: pl.DataFrame, total: int, what: str = "") -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from profframe.show.columns import heading, unit_by_name
+from profframe.show.columns import heading, headings_of, unit_by_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,6 +40,7 @@ _ORIGINS: Final = MappingProxyType(
         "no_op": "allocated in the trace, but in no op",
     }
 )
+HOST: Final = "the step on the host, which may run ahead of the devices"
 COLUMNS: Final = MappingProxyType(
     {
         "memory_peak": {
@@ -63,6 +64,11 @@ COLUMNS: Final = MappingProxyType(
             "shared_ns": "its part of what several late ranks cost together",
             "excess": "what took it longer than the rank before it",
             "mean_wait_ns": "how long it waits for others itself; a late rank waits the least",
+        },
+        "step_times": {
+            "step_ns": "from the completion before it to its own, the pace of the devices where "
+            "the host runs ahead",
+            "host_ns": HOST,
         },
     }
 )
@@ -122,11 +128,12 @@ def footnotes(
     import polars as pl
 
     columns, values = COLUMNS.get(answer, {}), VALUES.get(answer, {})
+    headings = headings_of(frame.columns)
     for name, dtype in frame.schema.items():
         if text := shares.get(name) or columns.get(name):
-            yield name, f"{heading(name)}: {text}"
+            yield name, f"{headings[name]}: {text}"
         if name == "name" and answer == "annotations" and _has_work_outside(frame):
-            yield name, f"{heading(name)}: {_OUTSIDE}"
+            yield name, f"{headings[name]}: {_OUTSIDE}"
         if name in values and dtype == pl.String:
             shown = {*frame[name].to_list()}
             words = ((word, text) for word, text in values[name].items() if word in shown)

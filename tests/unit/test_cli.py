@@ -107,9 +107,9 @@ def test_what_the_devices_did_and_why_they_waited(tmp_path: Path, run: Run) -> N
         for lines in sections
     }
     assert shown["Device time"] == [
-        ["step", "span", "compute", "idle", "idle %"],
+        ["step", "span", "host", "compute", "idle", "idle %"],
         ["first to last work", "110.000 us", "40.000 us", "70.000 us", "63.6 %"],
-        ["7", "150.000 us", "40.000 us", "110.000 us", "73.3 %"],
+        ["7", "150.000 us", "150.000 us", "40.000 us", "110.000 us", "73.3 %"],
     ]
     assert shown["Idle time of the devices, first to last work"] == [
         ["device", "cause", "idle", "idle %", "gaps", "mean", "max", "host mostly in"],

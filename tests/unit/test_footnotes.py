@@ -60,6 +60,17 @@ def test_words_of_an_answer_are_explained_below_its_rows_alone(run: Run) -> None
     assert "other:" not in printed
 
 
+def test_steps_of_the_host_are_told_from_those_of_the_devices(run: Run) -> None:
+    times = run("examples/gpu_training.json.gz")[1].split("\n\n")[2]
+    assert times.splitlines()[1].split()[:3] == ["step", "span", "host"]
+    said = " ".join(times.split())
+    assert "span: of a step from the completion before it to its own, at the pace of the" in said
+    assert "host: the step on the host, which may run ahead of the devices" in said
+    printed = " ".join(run("answer", "step_times", "examples/gpu_training.json.gz")[1].split())
+    assert "step time: from the completion before it to its own, the pace of" in printed
+    assert "host: the step on the host, which may run ahead of the devices" in printed
+
+
 def test_values_that_are_no_texts_have_no_words(run: Run) -> None:
     assert not [*footnotes(pl.DataFrame({"cause": [["other"]]}), {}, "idle")]
     code, printed, error = run("sql", "examples/gpu_training.json.gz", "SELECT [1] AS phase")

@@ -90,7 +90,8 @@ def test_the_time_of_a_step_is_that_of_the_device(tmp_path: Path, run: Run) -> N
     assert lines["recorded"][0].startswith("torch's profiler with shapes")
     (time,) = lines["time"]
     assert time.startswith(
-        "compute 30.0 %, exposed communication 20.0 %, exposed copies 10.0 %, idle 40.0 %"
+        "partly host-bound: compute 30.0 %, exposed communication 20.0 %, exposed copies 10.0 %, "
+        "idle 40.0 %"
     )
     assert time.endswith(" of 100.000 us per step, the mean of 2")
     assert lines["kernels"] == ["collective 42.9 %, gemm 42.9 %, memcpy 14.3 %"]
@@ -363,6 +364,39 @@ def test_a_command_that_is_too_long_keeps_the_part(first: trace_header.TraceHead
     names = [f"{number:0100}.json" for number in range(40)]
     ((command, _), *_) = next_commands(first, names, {}, ("--step", "2-3"), 100)
     assert re.fullmatch(r"profframe [a-z ]+ TRACE\.\.\. --step 2-3", command)
+
+
+@pytest.mark.parametrize(
+    ("compute", "communication", "copies", "unrecorded", "devices", "span", "word"),
+    [
+        (90, 0, 0, 0, 1, 100, "device-bound"),
+        (89, 0, 0, 0, 1, 100, "partly host-bound"),
+        (50, 0, 0, 0, 1, 100, "host-bound"),
+        (20, 60, 0, 0, 1, 100, "communication-bound"),
+        (20, 40, 0, 0, 1, 100, "partly host-bound"),
+        (10, 0, 85, 0, 1, 100, "copy-bound"),
+        (95, 0, 0, 1, 1, 100, ""),
+        (95, 0, 0, 0, 2, 100, ""),
+        (95, 0, 0, 0, 1, 201, ""),
+        (50, 0, 0, 0, 2, 201, "host-bound"),
+    ],
+)
+def test_what_limits_the_pace(  # noqa: PLR0917 -- a row of the table
+    compute: int,
+    communication: int,
+    copies: int,
+    unrecorded: int,
+    devices: int,
+    span: int,
+    word: str,
+) -> None:
+    """Of 100 ns on the devices; the rest is idle, waiting for the host."""
+    idle = 100 - compute - communication - copies - unrecorded
+    parts = TimeParts(1, False, (1,), 100, compute, communication, copies, unrecorded, idle, 0)
+    overview = pl.DataFrame({"devices": [devices], "span_ns": [span]})
+    waits = pl.DataFrame({"cause": ["host_wait"], "idle_ns": [idle], "launch_wait_ns": [idle]})
+    text = time_texts(parts, overview, waits)[0]
+    assert text.startswith(f"{word}: compute " if word else "compute ")
 
 
 def test_a_narrow_line_lacks_the_smallest_share() -> None:
