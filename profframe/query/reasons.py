@@ -81,7 +81,11 @@ LACKING: Final[Mapping[str, Lack]] = {
     "host_slices": Lack("host slices", _HOST),
     "host_ops": Lack("host operators", _HOST),
     "calls": Lack("runtime or driver calls", _DEVICE),
-    "annotations": Lack("annotations", "wrap code in torch.profiler.record_function(name)"),
+    "annotations": Lack(
+        "annotations",
+        "wrap code in torch.profiler.record_function(name); older torch records its own, such as "
+        "ProfilerStep#0 and Optimizer.step#SGD.step, as ops: see self_times",
+    ),
     "steps": Lack("profiler steps", _STEPS),
     "device_work": Lack(_WORK, _DEVICE),
     "device_time": Lack(_WORK, _DEVICE),

@@ -19,6 +19,8 @@ WITH loading AS (
         events.run, events.rank, events.event_id, events.name, frame_of(coalesce(events.python_stack, events.stack)) AS line,
         idle_ns IS NOT NULL AS has_device,
         input_wait(idle_ns, dur_ns) AS waited_ns,
+        sum(dur_ns) OVER of_rank AS load_ns,
+        count(dur_ns) OVER of_rank AS calls,
         windows.steps, windows.window_ns
     FROM events
     JOIN shared_windows AS windows ON events.run = windows.run AND events.rank = windows.rank
@@ -29,15 +31,23 @@ WITH loading AS (
             WHEN windows.steps = 0 THEN events.start_ns BETWEEN windows.start_ns AND windows.end_ns
             ELSE events.step IS NOT NULL
         END
-        AND input_wait(idle_ns, dur_ns) > 0
+    WINDOW of_rank AS (PARTITION BY events.run, events.rank)
+    QUALIFY waited_ns > 0
 )
 SELECT
     run,
     rank,
     'data loader' AS cause,
     severity_of(sum(waited_ns), window_ns) AS severity,
-    'Data loading takes ' || claimed_part()
-    || CASE WHEN bool_or(has_device) THEN ' in which no device is busy' ELSE '' END AS finding,
+    'Data loading takes '
+    || CASE
+        WHEN bool_or(has_device)
+            THEN duration_text(any_value(load_ns)) || ' in ' || counted(any_value(calls), 'call') || ', '
+                || percent_text(any_value(load_ns) / window_ns) || ' of the ' || CASE WHEN steps > 0 THEN 'steps' ELSE 'time' END
+                || '; no device is busy for '
+        ELSE ''
+    END
+    || claimed_part() AS finding,
     list(event_id ORDER BY waited_ns DESC, event_id)[:100] AS evidence_events,
     count(*) AS events,
     list(event_id) AS changed_events,

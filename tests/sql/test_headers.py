@@ -216,7 +216,7 @@ def test_columns_are_fixed() -> None:
             "transfer_ns transfer_over_mean transfer_max_over_mean slowest_rank is_corrected"
         ),
         "input_balance": (
-            "step ranks calls load_ns wait_ns mean_wait_ns median_wait_ns max_wait_ns "
+            "step ranks calls load_ns step_share wait_ns mean_wait_ns median_wait_ns max_wait_ns "
             "over_median_ns wait_over_mean slowest_rank"
         ),
         "pipeline_actions": (
