@@ -38,8 +38,8 @@ def annotations(
     polars.DataFrame
         One row per (run, rank, step, name), by run, rank, step (rows outside steps first), first
         start, name. Columns: ``run rank step name calls host_ns kernels copies device_ns busy_ns
-        p50_host_ns device_start_ns device_window_ns exposed_communication_ns idle_ns step_ns
-        lag_ns``.
+        p50_host_ns max_host_ns first_host_ns device_start_ns device_window_ns
+        exposed_communication_ns idle_ns step_ns lag_ns``.
     """
     return answer(self, "annotations", sort=sort, top=top, columns=columns, each=each, on=on)
 
@@ -779,8 +779,8 @@ def input_balance(
     -------
     polars.DataFrame
         One row per (run, step, rank) with DataLoader calls, by run, the rows without a step first,
-        then by step and rank. Columns: ``run rank step ranks calls load_ns wait_ns mean_wait_ns
-        median_wait_ns max_wait_ns over_median_ns wait_over_mean slowest_rank``.
+        then by step and rank. Columns: ``run rank step ranks calls load_ns step_share wait_ns
+        mean_wait_ns median_wait_ns max_wait_ns over_median_ns wait_over_mean slowest_rank``.
     """
     return answer(self, "input_balance", sort=sort, top=top, columns=columns, each=each, on=on)
 

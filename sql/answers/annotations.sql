@@ -6,12 +6,13 @@
 -- has is in a row without a name and calls, for each step: what other threads launched, or what ran outside all annotations.
 -- Nested ranges with the same name count once, in time and work. Names with ranges only on a device have rows, too: their work is
 -- whatever begins within them on their stream. All columns except calls and host times are NULL if the rows they depend on were
--- filtered out of the trace. In the median each range counts, nested ones too.
+-- filtered out of the trace. In the median and the maximum each range counts, nested ones too.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions, backward.
 -- needs: events, profiler_steps
 -- recorded: annotations
 -- divides by: rank
--- main columns: name, step, device_ns, host_ns, kernels, copies, calls, idle_ns, exposed_communication_ns
+-- main columns: name, step, device_ns, host_ns, max_host_ns, kernels, copies, calls, idle_ns, exposed_communication_ns
+-- main columns: first_host_ns
 -- tables by: device_ns
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
@@ -24,6 +25,8 @@
 -- device_ns                 BIGINT   ns  sum of durations of the kernels, copies and fills launched inside
 -- busy_ns                   BIGINT   ns  time in which at least one of these ran, on whichever device
 -- p50_host_ns               BIGINT   ns  median duration of one of them on the host, one of the values; NULL as host_ns
+-- max_host_ns               BIGINT   ns  longest duration of one of them on the host; NULL as host_ns
+-- first_host_ns             BIGINT   ns  duration of the first of them on the host, which may be a warm-up; NULL as host_ns
 -- device_start_ns           BIGINT   ns  start of the first of them; NULL if there are none
 -- device_window_ns          BIGINT   ns  from there to the end of the last
 -- exposed_communication_ns  BIGINT   ns  time in which one of them communicated and nothing on the rank's devices computed
@@ -91,7 +94,9 @@ named AS (
         name,
         sum(calls)::BIGINT AS calls,
         min(start_ns) AS first_ns,
-        quantile_disc(dur_ns, 0.5) FILTER (kind = 'annotation' AND start_ns IS NOT NULL) AS p50_host_ns
+        quantile_disc(dur_ns, 0.5) FILTER (kind = 'annotation' AND start_ns IS NOT NULL) AS p50_host_ns,
+        max(dur_ns) FILTER (kind = 'annotation' AND start_ns IS NOT NULL) AS max_host_ns,
+        arg_min(dur_ns, (start_ns, event_id)) FILTER (kind = 'annotation' AND start_ns IS NOT NULL) AS first_host_ns
     FROM numbered
     GROUP BY region, run, rank, step, name
 ),
@@ -120,6 +125,8 @@ SELECT
     named.device_ns,
     named.busy_ns,
     named.p50_host_ns,
+    named.max_host_ns,
+    named.first_host_ns,
     named.start_ns AS device_start_ns,
     named.span_ns AS device_window_ns,
     named.exposed_communication_ns,
