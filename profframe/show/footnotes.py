@@ -142,4 +142,6 @@ def footnotes(
 
 def _has_work_outside(frame: pl.DataFrame) -> bool:
     """Whether a row has neither a name nor calls, as one of the answer `annotations`."""
+    if "calls" not in frame.columns:
+        return False
     return any(row == (None, None) for row in frame.select("name", "calls").rows())

@@ -17,6 +17,7 @@ from profframe.workers.crew import On
 
 def annotations(
     self: BaseTrace,
+    per: str = "name",
     *,
     sort: Text | None = None,
     top: int | None = None,
@@ -28,6 +29,8 @@ def annotations(
 
     Parameters
     ----------
+    per
+        What each row is; call: one annotation. One of ``"name"``, ``"call"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
     each, on
@@ -40,8 +43,15 @@ def annotations(
         start, name. Columns: ``run rank step name calls host_ns kernels copies device_ns busy_ns
         p50_host_ns max_host_ns first_host_ns device_start_ns device_window_ns
         exposed_communication_ns idle_ns step_ns lag_ns``.
+
+        With ``per=call``: what ran on host and devices for each single user annotation. One row per
+        annotation, by run, rank, start_ns, event_id. Columns: ``run rank step name event_id
+        start_ns host_ns kernels copies device_ns busy_ns device_start_ns device_window_ns
+        exposed_communication_ns idle_ns``.
     """
-    return answer(self, "annotations", sort=sort, top=top, columns=columns, each=each, on=on)
+    return answer(
+        self, "annotations", per=per, sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def clock_skew(

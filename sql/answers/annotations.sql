@@ -14,6 +14,7 @@
 -- main columns: name, step, device_ns, host_ns, max_host_ns, kernels, copies, calls, idle_ns, exposed_communication_ns
 -- main columns: first_host_ns
 -- tables by: device_ns
+-- parameter per VARCHAR(name|call) = name  what each row is; call: one annotation
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
 -- step                      BIGINT       profiler step of their start, or of the replay if captured; NULL outside steps

@@ -277,6 +277,7 @@ ALONE: Final = {
 ELSEWHERE: Final = {
     *(
         "annotations",
+        "annotations.call",
         "kernel_categories",
         "kernel_overlap",
         "modules",

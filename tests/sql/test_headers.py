@@ -285,6 +285,10 @@ def test_columns_are_fixed() -> None:
             "first_host_ns device_start_ns device_window_ns exposed_communication_ns idle_ns step_ns "
             "lag_ns"
         ),
+        "annotations.call": (
+            "step name event_id start_ns host_ns kernels copies device_ns busy_ns device_start_ns "
+            "device_window_ns exposed_communication_ns idle_ns"
+        ),
         "mfu": (
             "step name mfu hfu dtype peak_flop_per_s known_flops_share "
             "known_product_share model_flops recomputed_flops devices steps device_ns note"
