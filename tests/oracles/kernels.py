@@ -342,12 +342,18 @@ def of_annotations(rows: Sequence[Row]) -> Answer:
             sums = rank.sums(list(inside[key].values())) if placed else (None,) * 6
             on_host = [row for row in marks if row["kind"] == "annotation"]
             lengths = [row["dur_ns"] for row in on_host if row["start_ns"] is not None]
-            times = (*sums[:3], percentile([ns for ns in lengths if ns is not None], 50), *sums[3:])
+            kept = [ns for ns in lengths if ns is not None]
+            begun = [(row["start_ns"], row["event_id"], row["dur_ns"]) for row in on_host]
+            firsts = [one[2] for one in sorted(one for one in begun if None not in one)]
+            of_host_times = (percentile(kept, 50), max(kept, default=None), *(firsts or [None])[:1])
+            number = (sums[0], len(inside[key]) - sums[0]) if placed else (None, None)
+            times = (*number, *sums[1:3], *of_host_times, *sums[3:])
             found.append((*trace, *key, len(marks), host_time(marks), *times, first(marks)))
         if any(row["preorder"] is not None for row in of_host):
             for step, works in outside.items():
                 sums = rank.sums(works)
-                times = (*sums[:3], None, *sums[3:])
+                number = (sums[0], len(works) - sums[0])
+                times = (*number, *sums[1:3], None, None, None, *sums[3:])
                 found.append((*trace, step, None, None, None, *times, None))
     ordered = sorted(found, key=lambda row: (*in_order(row), last(row[4])))
     return [row[:-1] for row in ordered]
