@@ -29,6 +29,8 @@ PINNED_MEMORY: Final = "pinned host"
 """Rows of `profframe.diff_memory` of pinned memory of the host."""
 _LEAST_BEFORE: Final = 0.01
 """Minimum part of a peak from before the first record that is called weights."""
+_ROUNDED: Final = 1024
+"""From here on a size is rounded."""
 _NAMED: Final = pl.col("name").fill_null("(no name)")
 _KEYS: Final = ("run", "rank", "device_type", "device")
 
@@ -186,7 +188,8 @@ def _peak(rows: pl.DataFrame, moments: pl.DataFrame, before: int) -> str:
         by = f"; the most by {first['name'] or 'an unknown stack'} ({part})"
     of_it = f"; {units.size(before)} of it from before the first record" if before else ""
     of_it += " (usually weights)" if before and before >= _LEAST_BEFORE * held else ""
-    return f"peak{when}: {units.size(held)} in {blocks}{reserved}{by}{of_it}"
+    exact = f" ({held:,} bytes)" if held >= _ROUNDED else ""
+    return f"peak{when}: {units.size(held)}{exact} in {blocks}{reserved}{by}{of_it}"
 
 
 def _unfreed(rows: pl.DataFrame) -> str:
@@ -209,9 +212,8 @@ def _free(segments: pl.DataFrame) -> str:
     if not segments.height:
         return ""
     free = int(segments["inactive_bytes"].sum())
-    text = (
-        f"{units.size(int(segments['bytes'].sum()))} in {units.plural(segments.height, 'segment')}"
-    )
+    size = units.size(int(segments["bytes"].sum()))
+    text = f"at the end {size} in {units.plural(segments.height, 'segment')}"
     if not free:
         return f"{text}, none of it free in blocks"
     blocks = units.plural(int(segments["free_blocks"].sum()), "block")

@@ -93,7 +93,7 @@ FILES: dict[str, tuple[Callable[[Path], list[Path]], str, str]] = {
     "snapshots": (
         snapshot,
         "1 record, 1 allocation",
-        "eak at 2025-09-30 17:16:24.000 UTC: 3.00 MiB in 1 block",
+        "eak at 2025-09-30 17:16:24.000 UTC: 3.00 MiB (3,145,728 bytes) in 1 block",
     ),
     "nccl_records": (
         inspected,

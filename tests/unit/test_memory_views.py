@@ -136,7 +136,7 @@ def test_a_snapshot_without_a_failure_has_its_peak(run: Run, before: Path) -> No
     _, text, _ = run(before)
     assert "memory ran out" not in text
     words = " ".join(text.split())
-    assert "eak at 2025-09-30 17:16:24.000 UTC: 4.00 MiB in 4 blocks" in words
+    assert "eak at 2025-09-30 17:16:24.000 UTC: 4.00 MiB (4,194,313 bytes) in 4 blocks" in words
 
 
 def test_areas_add_up_to_what_was_active(before: Path) -> None:
