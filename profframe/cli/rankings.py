@@ -19,16 +19,20 @@ if TYPE_CHECKING:
 
 _MAX_GAPS: Final = 5
 _MAX_MODULES: Final = 5
-_HAS_MODULES: Final = """
-    SELECT coalesce(bool_or(python_module_id IS NOT NULL OR module_hierarchy <> ''), false)
+_MAX_ANNOTATIONS: Final = 5
+_HAS: Final = """
+    SELECT
+        coalesce(bool_or(python_module_id IS NOT NULL OR module_hierarchy <> ''), false) AS modules,
+        coalesce(bool_or(kind = 'python' OR stack IS NOT NULL OR python_stack IS NOT NULL), false)
+            AS frames,
+        coalesce(
+            bool_or(kind = 'annotation' AND NOT starts_with(coalesce(name, ''), 'ProfilerStep#')),
+            false
+        ) AS annotations
     FROM events
 """
-_HAS_FRAMES: Final = """
-    SELECT EXISTS (
-        FROM events WHERE kind = 'python' OR stack IS NOT NULL OR python_stack IS NOT NULL
-    )
-"""
-"""Whether there may be lines of code: without any, they are not asked for."""
+"""What may have rows: what was not recorded is not asked for."""
+_EACH: Final = "the longest of them; each is in profframe answer annotations TRACE -p per=call"
 _PACE: Final = "of a step from the completion before it to its own, at the pace of the devices"
 
 
@@ -161,11 +165,15 @@ def _rankings(
     """What the host and the devices did, ranked."""
     from profframe.query.header import RankKeys
     from profframe.show import compact_tables
+    from profframe.trace.query import own_rows
 
     if opening.words.is_all:
         return
+    has = own_rows(trace, _HAS).row(0, named=True)
     yield from _phases(opening)
-    yield from _device_rankings(trace, opening, top, into)
+    yield from _device_rankings(trace, opening, top, into, has)
+    if has["annotations"]:
+        yield _annotations(trace, opening)
     yield from _rank_rankings(trace)
     keys = None if sort == "rank" else RankKeys(("name", "kind"))
     order = "" if sort == "self_ns" else sort
@@ -201,14 +209,13 @@ def _phases(opening: TraceHeader) -> Iterator[Ranking]:
 
 
 def _device_rankings(
-    trace: Trace, opening: TraceHeader, top: int, into: str | None
+    trace: Trace, opening: TraceHeader, top: int, into: str | None, has: Mapping[str, bool]
 ) -> Iterator[Ranking]:
     """Time of the devices and causes of waiting; nothing without devices."""
     from profframe.query.header import RankKeys
     from profframe.show import columns, compact_tables
     from profframe.show.device_time import together
     from profframe.show.footnotes import HOST
-    from profframe.trace.query import own_rows
 
     if not opening.breakdown.height:
         return
@@ -234,7 +241,7 @@ def _device_rankings(
         yield _copies(trace)
     if "host_op" in opening.kinds["kind"]:
         yield _ops(trace, opening)
-    if own_rows(trace, _HAS_MODULES).item():
+    if has["modules"]:
         yield _modules(trace, opening)
     yield Ranking(
         f"Idle time of the devices, {compact_tables.WHOLE}",
@@ -244,7 +251,7 @@ def _device_rankings(
         "idle_ns",
         parameters={"per": "device"},
     )
-    if own_rows(trace, _HAS_FRAMES).item():
+    if has["frames"]:
         lines = trace.idle(by="line", per="device", into=into or "none")
         yield Ranking(
             f"Idle time by line, into {into}" if into else "Idle time by line of your code",
@@ -306,6 +313,25 @@ def _modules(trace: Trace, opening: TraceHeader) -> Ranking:
             "total_device_ns": "with the modules inside",
         },
         most=_MAX_MODULES,
+    )
+
+
+def _annotations(trace: Trace, opening: TraceHeader) -> Ranking:
+    """Annotations of all steps together."""
+    from profframe.query.header import RankKeys
+    from profframe.show import compact_tables
+
+    rows = compact_tables.sums_by_annotation(trace.annotations())
+    by = "device_ns" if opening.breakdown.height else "host_ns"
+    return Ranking(
+        "Annotations",
+        rows.sort(by, descending=True, nulls_last=True, maintain_order=True),
+        "annotations",
+        RankKeys(("name",)),
+        by,
+        words={"max_host_ns": _EACH},
+        explains=False,
+        most=_MAX_ANNOTATIONS,
     )
 
 

@@ -84,6 +84,23 @@ def breakdown(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def sums_by_annotation(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `annotations` by name, without those of steps and of work in none."""
+    import polars as pl
+
+    is_own = ~pl.col("name").fill_null("").str.starts_with("ProfilerStep#")
+    sums = [pl.col(name).sum() for name in ("calls", "host_ns", "kernels", "copies", "device_ns")]
+    return (
+        rows.filter(is_own, pl.col("calls").is_not_null())
+        .group_by("run", "rank", "name", maintain_order=True)
+        .agg(*sums, pl.col("max_host_ns").max())
+        .select(
+            *("run", "rank", "name", "calls", "host_ns", "max_host_ns"),
+            *("kernels", "copies", "device_ns"),
+        )
+    )
+
+
 def with_copies_apart(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `kernel_categories` in which copies have another name than kernels that copy."""
     import polars as pl

@@ -282,8 +282,8 @@ def test_columns_are_fixed() -> None:
         "idle.owner": "device stream name gaps idle_ns share max_ns max_id",
         "annotations": (
             "step name calls host_ns kernels copies device_ns busy_ns p50_host_ns max_host_ns "
-            "first_host_ns device_start_ns device_window_ns exposed_communication_ns idle_ns step_ns "
-            "lag_ns"
+            "first_host_ns device_start_ns device_window_ns exposed_communication_ns idle_ns "
+            "step_ns lag_ns"
         ),
         "annotations.call": (
             "step name event_id start_ns host_ns kernels copies device_ns busy_ns device_start_ns "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import partial
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -58,6 +60,35 @@ def test_words_of_an_answer_are_explained_below_its_rows_alone(run: Run) -> None
     assert not [*footnotes(means, {}, "input_balance")]
     printed = run("sql", "examples/gpu_training.json.gz", "SELECT 'other' AS cause, 1 AS dur_ns")[1]
     assert "other:" not in printed
+
+
+def test_annotations_of_the_user_are_on_the_first_screen(tmp_path: Path, run: Run) -> None:
+    """Of six names the five with the most time; steps are in no row."""
+    marks = [("ProfilerStep#1", 0, 900), *((f"part {n}", 100 * n, 10 + n) for n in range(6))]
+    again = ("part 1", 800, 50)
+    events = [
+        {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": name,
+            "pid": 1,
+            "tid": 1,
+            "ts": ts,
+            "dur": dur,
+        }
+        for name, ts, dur in (*marks, again)
+    ]
+    (tmp_path / "a.json").write_text(json.dumps({"traceEvents": events}))
+    printed = run(tmp_path / "a.json")[1]
+    (table,) = (part for part in printed.split("\n\n") if part.startswith("Annotations"))
+    lines = table.splitlines()
+    assert lines[0] == "Annotations (top 5 of 6)"
+    assert [re.split(r"\s{2,}", line)[:4] for line in lines[1:4]] == [
+        ["name", "calls", "host", "max host"],
+        ["part 1", "2", "61.000 us", "50.000 us"],
+        ["part 5", "1", "15.000 us", "15.000 us"],
+    ]
+    assert "profframe answer annotations TRACE -p per=call" in table
 
 
 def test_steps_of_the_host_are_told_from_those_of_the_devices(run: Run) -> None:
