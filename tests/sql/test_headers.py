@@ -326,8 +326,8 @@ def test_columns_are_fixed() -> None:
             "short_kernels outlier_calls outlier_delays"
         ),
         "host_waits": (
-            "name op call_site process top_caller calls total_ns max_ns device_idle_ns idle_after_ns "
-            "host_share"
+            "name op call_site process top_caller calls total_ns max_ns device_idle_ns "
+            "idle_after_ns host_share"
         ),
         "memory_bandwidth": (
             "device kind name calls unsized_calls bytes total_ns busy_ns bytes_per_s "

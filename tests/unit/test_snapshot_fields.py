@@ -221,7 +221,7 @@ class TestPinned:
             "Device 0: peak at 2025-09-30 17:16:24.000 UTC: 6.00 MiB (6,291,456 bytes) in " in text
         )
         assert (
-            "Pinned host memory: peak at 2025-09-30 17:16:24.000 UTC: 8.00 MiB (8,388,608 bytes) in "
+            "Pinned host memory: peak at 2025-09-30 17:16:24.000 UTC: 8.00 MiB (8,388,608 bytes) in"
             in text
         )
 
