@@ -63,3 +63,15 @@ def test_a_header_names_columns() -> None:
     assert parse(HEADER.format("run"), "mine").tables_by == ("run",)
     with pytest.raises(AnswerError, match=r"mine.sql, line 5: self_ns in '-- tables by:' is no"):
         parse(HEADER.format("self_ns"), "mine")
+
+
+def test_annotations_begin_with_the_most_device_time(run: Run) -> None:
+    given = ("answer", "annotations", GPU, "--columns", "step,name,kernels,copies")
+    heading, *shown = run(*given)[1].splitlines()
+    assert heading.split() == ["step", "name", "kernels", "copies"]
+    assert [line.split() for line in shown[:3]] == [
+        [step, f"ProfilerStep#{step}", "179", "3"] for step in ("2", "3", "1")
+    ]
+    by_step = csv.DictReader(io.StringIO(run(*given, "--format", "csv")[1]))
+    steps = [int(row["step"]) for row in by_step if row["step"]]
+    assert steps == sorted(steps)
