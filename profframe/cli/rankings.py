@@ -189,13 +189,16 @@ def _rankings(
         per = "name" if output.full_names else "short_name"
         kernels = trace.kernels(per=per)
         yield Ranking(
-            compact_tables.kernels_title(kernels, "" if output.full_names else "by short name"),
+            "Kernels" if output.full_names else "Kernels by short name",
             compact_tables.kernels(kernels),
             "kernels",
             RankKeys(("name",), ("category",)),
             "total_ns",
             parameters={} if output.full_names else {"per": per},
-            words={"precision": "by the names of kernels; tensor: on units for matrices"},
+            words={
+                "calls": compact_tables.calls_of_kernels(kernels),
+                "precision": "by the names of kernels; tensor: on units for matrices",
+            },
         )
 
 

@@ -173,24 +173,22 @@ def copies(rows: pl.DataFrame) -> pl.DataFrame:
 def kernels(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `kernels` with their category instead of their class; shares are of all kernels."""
     empty = {name for name in ("fused_ops", "precision") if rows[name].is_null().all()}
-    counts = ("tiny_calls", "tiny_share")  # of all kernels in the title
+    counts = ("tiny_calls", "tiny_share")  # of all kernels in a note
     rows = rows.drop("short_name", "class", "class_share", "is_mixed", *counts, *empty)
     return rows.rename({"share": "kernels_share"})
 
 
-def kernels_title(rows: pl.DataFrame, by: str) -> str:
-    """A title of rows of `kernels`, with the number of their executions, and of the tiny ones.
+def calls_of_kernels(rows: pl.DataFrame) -> str:
+    """How many executions rows of `kernels` have, and how many of them are tiny.
 
     Examples
     --------
     >>> import polars as pl
-    >>> kernels_title(pl.DataFrame({"calls": [2000, 8], "tiny_calls": [1500, 0]}), "by short name")
-    'Kernels by short name: 2,008 executions, 1,500 of them under 5 us'
+    >>> calls_of_kernels(pl.DataFrame({"calls": [2000, 8], "tiny_calls": [1500, 0]}))
+    '2,008 executions in all, 1,500 of them under 5 us'
     """
     calls, tiny = (int(rows[name].sum()) for name in ("calls", "tiny_calls"))
-    title = f"Kernels {by}: " if by else "Kernels: "
-    few = f", {tiny:,} of them under {_TINY // 1000} us" if tiny else ""
-    return f"{title}{units.plural(calls, 'execution')}{few}"
+    return f"{units.plural(calls, 'execution')} in all, {tiny:,} of them under {_TINY // 1000} us"
 
 
 def causes(rows: pl.DataFrame) -> pl.DataFrame:

@@ -37,7 +37,7 @@
 -- fused_ops         VARCHAR        what an Inductor kernel fuses, from its name or that of top_op; NULL for other kernels
 -- precision         VARCHAR        of most time in gemm and convolution: fp32, bf16 tensor, ...; tensor: on tensor cores
 -- tiny_calls        BIGINT         number of executions shorter than the parameter tiny_ns
--- tiny_share        DOUBLE   0..1  tiny_calls over the executions with a duration; NULL if there are none
+-- tiny_share        DOUBLE   0..1  part of the executions with a duration that are tiny; NULL if there are none
 -- is_mixed          BOOLEAN        whether some of the kernels compute and communicate at once; class says what they count as
 WITH kernels AS MATERIALIZED (
     FROM work_by_name(events)
