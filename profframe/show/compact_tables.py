@@ -78,9 +78,8 @@ def breakdown(rows: pl.DataFrame) -> pl.DataFrame:
     )
     idle_share = (pl.col("idle_ns") / pl.col("span_ns")).fill_nan(None).alias("idle_share")
     host = [name for name in ("host_ns",) if rows[name].is_not_null().any()]
-    return rows.select(
-        *("run", "rank", pl.col("^step$"), "span_ns", *host),
-        *(*busy, "idle_ns", idle_share, *hidden),
+    return rows.with_columns(idle_share).select(
+        *("run", "rank", "^step$", "span_ns", *host, *busy, "idle_ns", "idle_share", *hidden)
     )
 
 

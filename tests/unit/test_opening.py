@@ -47,8 +47,8 @@ def labelled(printed: str) -> dict[str, list[str]]:
     texts: dict[str, list[str]] = {}
     label = ""
     for line in first_lines(printed)[1:]:
-        label = line[: trace_header.INDENT].strip() or label
-        texts.setdefault(label, []).append(line[trace_header.INDENT :])
+        label = line[: terminal.INDENT].strip() or label
+        texts.setdefault(label, []).append(line[terminal.INDENT :])
     return texts
 
 
