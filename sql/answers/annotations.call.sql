@@ -1,9 +1,9 @@
 -- annotations(per=call): what ran on host and devices for each single user annotation.
 -- One row per annotation, by run, rank, start_ns, event_id.
 -- Work is that of `annotations`: everything launched inside it on its thread, whenever that runs, and what a thread of autograd
--- launched meanwhile for that thread. Each annotation counts for itself, so nested ones of one name both have the work of the inner
--- one. An annotation that was captured into a graph has a row for each step that replayed it. All columns of devices are NULL if
--- the rows they depend on were filtered out of the trace.
+-- launched meanwhile for that thread. Each annotation counts for itself, so nested ones of one name both have the work of the
+-- inner one. An annotation that was captured into a graph has a row for each step that replayed it. All columns of devices are
+-- NULL if the rows they depend on were filtered out of the trace.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions, backward.
 -- needs: events
 -- recorded: annotations

@@ -12,8 +12,8 @@
 -- recorded: device_time
 -- no rows: no device work has a start and a duration
 -- divides by: rank
--- main columns: step, span_ns, idle_ns, compute_ns, exposed_communication_ns, exposed_copy_ns, rank, hidden_communication_ns
--- main columns: unrecorded_ns, lack
+-- main columns: step, span_ns, idle_ns, compute_ns, host_ns, exposed_communication_ns, exposed_copy_ns, rank
+-- main columns: hidden_communication_ns, unrecorded_ns, lack
 -- parameter window VARCHAR(step|host)        = step  what a step is: its interval, or its slice on the host
 -- parameter per    VARCHAR(step|combination) = step  what each row is; combination: of classes that ran at once
 -- run                      VARCHAR       run that the trace belongs to
