@@ -195,7 +195,7 @@ engines AS MATERIALIZED (
 calls AS MATERIALIZED (
     SELECT
         engines.*, tops.start_ns, tops.preorder, tops.last_descendant_id,
-        row_number() OVER (PARTITION BY engines.run, engines.rank, engine ORDER BY tops.start_ns, tops.preorder) AS number
+        row_number() OVER (ORDER BY engines.run, engines.rank, engine, tops.start_ns, tops.preorder) AS number
     FROM tops
     JOIN engines ON tops.run = engines.run AND tops.rank = engines.rank AND tops.thread = engines.engine
 ),
@@ -217,7 +217,7 @@ bounds AS (
     FROM (
         SELECT slice, is_call, count(*) FILTER (is_call) OVER until_now AS begun
         FROM moments
-        WINDOW until_now AS (PARTITION BY run, rank, engine ORDER BY at_ns, is_call ROWS UNBOUNDED PRECEDING)
+        WINDOW until_now AS (ORDER BY run, rank, engine, at_ns, is_call ROWS UNBOUNDED PRECEDING)
     )
     WHERE NOT is_call
     GROUP BY slice
@@ -228,9 +228,5 @@ SELECT
     REPLACE (first_call.preorder AS preorder, last_call.last_descendant_id AS last_descendant_id)
 FROM waiting
 JOIN bounds USING (slice)
-JOIN calls AS first_call
-    ON waiting.run = first_call.run AND waiting.rank = first_call.rank AND waiting.engine = first_call.engine
-    AND bounds.first_number = first_call.number
-JOIN calls AS last_call
-    ON waiting.run = last_call.run AND waiting.rank = last_call.rank AND waiting.engine = last_call.engine
-    AND bounds.last_number = last_call.number;
+JOIN calls AS first_call ON bounds.first_number = first_call.number
+JOIN calls AS last_call ON bounds.last_number = last_call.number;
