@@ -14,7 +14,7 @@ import pytest
 
 import profframe
 from profframe import cli
-from tests import hostile, kept_rows, needs, places, selection, skips
+from tests import hostile, needs, places, selection, skips
 from tests.members import few
 
 Run = Callable[..., tuple[int, str, str]]
@@ -135,9 +135,8 @@ def _kept(path: Path, compat: str | None) -> profframe.Trace:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count what is skipped for want of something; ask what was asked before only once."""
+    """Count what is skipped for want of something."""
     skips.pytest_configure(config)
-    kept_rows.pytest_configure(config)
     config.pluginmanager.register(selection, "profframe-selection")
 
 

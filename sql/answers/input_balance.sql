@@ -16,7 +16,7 @@
 -- ranks             BIGINT        number of ranks with calls in the step
 -- calls             BIGINT        number of calls
 -- load_ns           BIGINT  ns    sum of their durations
--- step_share        DOUBLE  0..1  part of the time of whole steps (step_ns in `step_times`) that calls in them took; NULL without
+-- step_share        DOUBLE  0..1  part of the length of whole steps that calls in them took, by `step_times`; NULL without steps
 -- wait_ns           BIGINT  ns    time that the rank waited in them
 -- mean_wait_ns      BIGINT  ns    mean of wait_ns over ranks, rounded half up
 -- median_wait_ns    BIGINT  ns    median of wait_ns over ranks, one of the values

@@ -22,7 +22,7 @@
 -- class       VARCHAR        compute, communication or copy: what it counts as in time_breakdown
 -- calls       BIGINT         number of kernels, copies and fills
 -- total_ns    BIGINT   ns    sum of their durations, overlaps counted twice; NULL beyond BIGINT
--- share       DOUBLE   0..1  total_ns over the time of all kernels, copies and fills of the row's rank (step, stream); NULL if 0
+-- share       DOUBLE   0..1  total_ns over the time of all kernels, copies and fills of the rank, step or stream; NULL if 0
 -- busy_ns     BIGINT   ns    time in which at least one of them ran
 -- exposed_ns  BIGINT   ns    part of busy_ns that time_breakdown counts for their class
 -- both_ns     BIGINT   ns    part of total_ns in kernels that compute and communicate at once; NULL beyond BIGINT

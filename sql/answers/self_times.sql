@@ -17,7 +17,7 @@
 -- mean_ns     BIGINT   ns    mean duration, rounded half up
 -- min_ns      BIGINT   ns    shortest duration
 -- max_ns      BIGINT   ns    longest duration
--- self_share  DOUBLE   0..1  self_ns over all self time of the host, or of the devices for what ran there; NULL if that is 0
+-- self_share  DOUBLE   0..1  self_ns over all self time of the host, or of the devices for work of devices; NULL if that is 0
 WITH sums AS MATERIALIZED ( -- else DuckDB makes a join of the window below, and adds up twice
     SELECT
         run,

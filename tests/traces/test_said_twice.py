@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from profframe import load
-from profframe.cli.next_commands import next_commands
+from profframe.cli.next_commands import next_commands, typed
 from profframe.cli.output import OutputOptions
 from profframe.cli.rankings import ranked
 from profframe.cli.trace_views import _parts
@@ -129,7 +129,7 @@ class Said:
             output = OutputOptions("table", None, is_asked_for=False, full_names=True)
             lines = [trace_header.text(path, first, commands, None)]
             tables = ranked(trace, first, TABLES, "self_ns", output, has_means=False)
-            lines += _parts(first, tables, TABLES, output.width)
+            lines += _parts(first, tables, TABLES, output.width, typed([path], {}, (), None))
             advice = findings.findings(first.advice, TABLES)
             parts = overview(context_of(trace, TABLES, {})).parts
             slow = slow_times(trace)

@@ -169,7 +169,7 @@ def test_verbs_with_tables_say_what_percentages_are_of(run: Run) -> None:
 def test_tables_of_a_trace_have_the_words_of_headers_by_their_names() -> None:
     rows = pl.DataFrame({"kernels_share": [0.5], "top_op_share": [0.5]})
     assert dict(Ranking("Kernels", rows, "kernels").notes(rows)) == {
-        "kernels_share": 'kernels %: "total" over all rows of the run and rank',
+        "kernels_share": 'kernels %: "total" over the time of all kernels of the run and rank',
         "top_op_share": 'top op %: part of "total" that "top op" launched',
     }
     rows = pl.DataFrame({"self_device_share": [0.5], "total_device_ns": [3]})

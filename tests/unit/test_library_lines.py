@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profframe import load
+from profframe.cli.next_commands import typed
 from profframe.cli.rankings import Ranking
 from profframe.errors import ParameterError
 from profframe.show import compact_tables, terminal
@@ -103,10 +104,10 @@ def test_show_proposes_a_command_that_a_shell_reads() -> None:
         lines = compact_tables.owners(trace.idle(by="line", into=library), "(no line)")
     parameters = {"by": "line", "into": library}
     ranking = Ranking("Idle time", lines, "idle", parameters=parameters)
-    printed = terminal.text(ranking.part(5, 40), 40)
+    printed = terminal.text(ranking.part(5, 40, typed([], {}, [], None)), 40)
     assert "\x1b" not in printed
-    typed = " ".join(printed.split())
-    assert r"profframe answer idle -p by=line -p $'into=my $(rm) lib\x1b[31m'" in typed
+    line = " ".join(printed.split())
+    assert r"profframe answer idle -p by=line -p $'into=my $(rm) lib\x1b[31m'" in line
 
 
 @pytest.mark.parametrize(

@@ -490,5 +490,5 @@ def test_tables_of_modules_and_copies_fit(width: int, tmp_path: Path) -> None:
     output = OutputOptions("table", None, is_asked_for=False)
     for ranking in ranked(trace, opening, 10, "self_ns", output, has_means=False):
         console = Console(width=width, record=True, file=StringIO())
-        console.print(ranking.part(10, width))
+        console.print(ranking.part(10, width, " ".join))
         assert max(map(cell_len, console.export_text().splitlines())) <= width

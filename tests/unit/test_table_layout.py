@@ -298,7 +298,9 @@ def test_the_device_of_a_gap_is_left_out_late() -> None:
     }
     other |= {"host was in": "aten::to", "for_ns": 46_700, "then came": "Memcpy DtoH (Pinned)"}
     rows = pl.DataFrame([gap, gap | other])
-    lines = terminal.text(Ranking("Largest gaps", rows, "gaps").part(5, 80), 80).splitlines()
+    lines = terminal.text(
+        Ranking("Largest gaps", rows, "gaps").part(5, 80, " ".join), 80
+    ).splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["device", "0", "1"]
     assert "not shown for lack of width: " in "\n".join(lines)
 
