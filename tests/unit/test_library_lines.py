@@ -104,9 +104,9 @@ def test_show_proposes_a_command_that_a_shell_reads() -> None:
         lines = compact_tables.owners(trace.idle(by="line", into=library), "(no line)")
     parameters = {"by": "line", "into": library}
     ranking = Ranking("Idle time", lines, "idle", parameters=parameters)
-    printed = terminal.text(ranking.part(5, 40, typed([], {}, [], None)), 40)
+    printed = terminal.text(ranking.part(5, 40, typed([], {}, [], 40)), 40)
     assert "\x1b" not in printed
-    line = " ".join(printed.split())
+    line = " ".join(printed.replace("\\\n", " ").split())
     assert r"profframe answer idle -p by=line -p $'into=my $(rm) lib\x1b[31m'" in line
 
 
