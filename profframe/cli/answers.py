@@ -203,12 +203,18 @@ def _opening(
 ) -> tuple[int | None, str]:
     """Number of rows for people, and a line above them: how much it is in all."""
     from profframe.query.header import sql_directory
-    from profframe.show import host_waits_text, recompute_text
+    from profframe.show import answer_totals, host_waits_text, recompute_text
 
-    if name not in {"host_waits", "recompute"} or output.form != "table" or not rows.height:
+    if output.form != "table" or not rows.height:
         return None, ""
     if name == "host_waits":
         return None, host_waits_text.headline(trace.host_waits(), trace.traces)
+    if name == "gaps":
+        return None, answer_totals.idle_total(trace.idle(per="device"))
+    if name == "launches":
+        return None, answer_totals.kernel_total(trace.launches())
+    if name != "recompute":
+        return None, ""
     totals = trace.answer(sql_directory() / "inner" / "recompute_totals.sql")
     most = None if "top" in given else recompute_text.MOST_ROWS
     return most, recompute_text.title(totals, rows.height, most)

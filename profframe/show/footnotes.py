@@ -40,7 +40,7 @@ _ORIGINS: Final = MappingProxyType(
         "no_op": "allocated in the trace, but in no op",
     }
 )
-HOST: Final = "the step on the host, which may run ahead of the devices"
+HOST: Final = "the slice ProfilerStep#N on the host, which may run ahead of the devices"
 COLUMNS: Final = MappingProxyType(
     {
         "memory_peak": {
@@ -56,6 +56,17 @@ COLUMNS: Final = MappingProxyType(
             "self_device_share": "of the time of all kernels, copies and fills",
             "total_device_ns": "with what the op calls",
         },
+        "host_waits": {
+            "calls": "all that synchronise, and others, such as copies, that held up the host",
+        },
+        "input_balance": {
+            "load_ns": "in calls of the data loader",
+            "wait_ns": "the part of load in which no device was busy; without devices, all of load",
+        },
+        "kernel_overlap": {
+            "exposed_ns": "while nothing is computed, though a copy may run: for each combination, "
+            "answer time_breakdown -p per=combination",
+        },
         "time_breakdown": {
             "exposed_communication_ns": "while nothing is computed, though a copy may run",
         },
@@ -66,8 +77,8 @@ COLUMNS: Final = MappingProxyType(
             "mean_wait_ns": "how long it waits for others itself; a late rank waits the least",
         },
         "step_times": {
-            "step_ns": "from the completion before it to its own, the pace of the devices where "
-            "the host runs ahead",
+            "step_ns": "from the completion before it (of the first one, of the work before it) to "
+            "its own, the pace of the devices where the host runs ahead",
             "host_ns": HOST,
         },
     }

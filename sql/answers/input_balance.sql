@@ -16,7 +16,7 @@
 -- ranks             BIGINT        number of ranks with calls in the step
 -- calls             BIGINT        number of calls
 -- load_ns           BIGINT  ns    sum of their durations
--- step_share        DOUBLE  0..1  part of the length of whole steps that calls in them took, by `step_times`; NULL without steps
+-- step_share        DOUBLE  0..1  part of the time of whole steps on the host that calls in them took; NULL without steps
 -- wait_ns           BIGINT  ns    time that the rank waited in them
 -- mean_wait_ns      BIGINT  ns    mean of wait_ns over ranks, rounded half up
 -- median_wait_ns    BIGINT  ns    median of wait_ns over ranks, one of the values
@@ -25,7 +25,7 @@
 -- wait_over_mean    DOUBLE        wait_ns over the mean; NULL if that is 0
 -- slowest_rank      INTEGER       rank with max_wait_ns, the lowest on a tie
 WITH whole AS MATERIALIZED (
-    SELECT run, rank, step, sum(step_ns) AS step_ns, true AS is_in_step
+    SELECT run, rank, step, sum(host_ns) AS host_ns, true AS is_in_step
     FROM whole_steps(profiler_steps)
     GROUP BY run, rank, step
 ),
@@ -40,11 +40,11 @@ calls AS (
         AND dur_ns IS NOT NULL
 ),
 steps AS (
-    SELECT run, rank, unnest([step, NULL]) AS step, unnest([step_ns, step_ns]) AS step_ns
+    SELECT run, rank, unnest([step, NULL]) AS step, unnest([host_ns, host_ns]) AS host_ns
     FROM whole
 ),
 lengths AS (
-    SELECT run, rank, step, sum(step_ns) AS step_ns
+    SELECT run, rank, step, sum(host_ns) AS host_ns
     FROM steps
     GROUP BY run, rank, step
 ),
@@ -62,7 +62,7 @@ sums AS (
 shares AS (
     SELECT
         sums.*,
-        step_load_ns / nullif(lengths.step_ns, 0) AS step_share,
+        step_load_ns / nullif(lengths.host_ns, 0) AS step_share,
         min(sums.rank) OVER of_run < max(sums.rank) OVER of_run AS has_several
     FROM sums
     LEFT JOIN lengths ON sums.run = lengths.run AND sums.rank = lengths.rank AND sums.step IS NOT DISTINCT FROM lengths.step

@@ -96,10 +96,12 @@ def test_steps_of_the_host_are_told_from_those_of_the_devices(run: Run) -> None:
     assert times.splitlines()[1].split()[:3] == ["step", "span", "host"]
     said = " ".join(times.split())
     assert "span: of a step from the completion before it to its own, at the pace of the" in said
-    assert "host: the step on the host, which may run ahead of the devices" in said
+    assert "host: the slice ProfilerStep#N on the host, which may run ahead of the devices" in said
     printed = " ".join(run("answer", "step_times", "examples/gpu_training.json.gz")[1].split())
     assert "step time: from the completion before it to its own, the pace of" in printed
-    assert "host: the step on the host, which may run ahead of the devices" in printed
+    assert (
+        "host: the slice ProfilerStep#N on the host, which may run ahead of the devices" in printed
+    )
 
 
 def test_values_that_are_no_texts_have_no_words(run: Run) -> None:
