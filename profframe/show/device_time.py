@@ -25,6 +25,8 @@ _IDLE: Final = 0.1
 """Devices that are idle for no larger share of the time set the pace themselves."""
 _MOST: Final = 0.5
 """What takes a larger share of the time limits the pace by itself."""
+_COMPUTES: Final = 0.8
+"""Devices that compute for a smaller share of the time are not what limits the pace alone."""
 MOST_PARTS: Final = 6
 """Maximum names in a line."""
 LEAST_SHARE: Final = 0.005
@@ -276,8 +278,9 @@ def _cause(idle: pl.DataFrame) -> str:
 def bound_of(parts: TimeParts, overview: pl.DataFrame, cause: str) -> str:
     """What limits the pace, in a word; empty where the trace does not show it.
 
-    Devices that are hardly idle do; of several of a rank, one is enough to be busy, which says
-    nothing of the others, and so does work that is only a part of the trace.
+    Devices that are hardly idle do, and compute for most of the time: what they wait for in
+    communication may be another rank. Of several of a rank, one is enough to be busy, which
+    says nothing of the others, and so does work that is only a part of the trace.
 
     Parameters
     ----------
@@ -313,6 +316,8 @@ def bound_of(parts: TimeParts, overview: pl.DataFrame, cause: str) -> str:
         if cause != _HOST:
             return ""
         return "host-bound" if idle >= _MOST else "partly host-bound"
+    if word == "device-bound" and parts.share(parts.compute_ns) < _COMPUTES:
+        return ""
     is_part = not parts.has_steps and _of_traces(parts, overview)[1] < _LITTLE
     return "" if is_part or together(overview) else word
 

@@ -371,6 +371,8 @@ def test_a_command_that_is_too_long_keeps_the_part(first: trace_header.TraceHead
     [
         (90, 0, 0, 0, 1, 100, "device-bound"),
         (89, 0, 0, 0, 1, 100, "partly host-bound"),
+        (80, 15, 0, 0, 1, 100, "device-bound"),
+        (79, 15, 0, 0, 1, 100, ""),
         (50, 0, 0, 0, 1, 100, "host-bound"),
         (20, 60, 0, 0, 1, 100, "communication-bound"),
         (20, 40, 0, 0, 1, 100, "partly host-bound"),
