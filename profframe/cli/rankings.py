@@ -173,7 +173,7 @@ def _rankings(
     yield from _phases(opening)
     yield from _device_rankings(trace, opening, top, into, has)
     if has["annotations"]:
-        yield _annotations(trace, opening)
+        yield _annotations(trace)
     yield from _rank_rankings(trace)
     keys = None if sort == "rank" else RankKeys(("name", "kind"))
     order = "" if sort == "self_ns" else sort
@@ -319,19 +319,18 @@ def _modules(trace: Trace, opening: TraceHeader) -> Ranking:
     )
 
 
-def _annotations(trace: Trace, opening: TraceHeader) -> Ranking:
+def _annotations(trace: Trace) -> Ranking:
     """Annotations of all steps together."""
     from profframe.query.header import RankKeys
     from profframe.show import compact_tables
 
     rows = compact_tables.sums_by_annotation(trace.annotations())
-    by = "device_ns" if opening.breakdown.height else "host_ns"
     return Ranking(
         "Annotations",
-        rows.sort(by, descending=True, nulls_last=True, maintain_order=True),
+        rows,
         "annotations",
         RankKeys(("name",)),
-        by,
+        "device_ns" if "device_ns" in rows.columns else "host_ns",
         words={"max_host_ns": _EACH},
         explains=False,
         most=_MAX_ANNOTATIONS,

@@ -84,20 +84,35 @@ def breakdown(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def sums_by_annotation(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `annotations` by name, without those of steps and of work in none."""
+    """Rows of `annotations` by name, without those of steps and of work in none.
+
+    The most device time comes first; where none has any, the most time of the host, and there are
+    no columns of devices. What is not known of any annotation of a name stays so.
+    """
     import polars as pl
 
+    of_devices = ("kernels", "copies", "device_ns")
     is_own = ~pl.col("name").fill_null("").str.starts_with("ProfilerStep#")
-    sums = [pl.col(name).sum() for name in ("calls", "host_ns", "kernels", "copies", "device_ns")]
-    return (
+    sums = (
         rows.filter(is_own, pl.col("calls").is_not_null())
         .group_by("run", "rank", "name", maintain_order=True)
-        .agg(*sums, pl.col("max_host_ns").max())
-        .select(
-            *("run", "rank", "name", "calls", "host_ns", "max_host_ns"),
-            *("kernels", "copies", "device_ns"),
+        .agg(
+            *(_known_sum(name) for name in ("calls", "host_ns")),
+            pl.col("max_host_ns").max(),
+            *(_known_sum(name) for name in of_devices),
         )
     )
+    has_work = bool(sums["device_ns"].sum())
+    shown = sums if has_work else sums.drop(of_devices)
+    by = "device_ns" if has_work else "host_ns"
+    return shown.sort(by, descending=True, nulls_last=True, maintain_order=True)
+
+
+def _known_sum(name: str) -> pl.Expr:
+    """The sum of what is known of a column; NULL if nothing is."""
+    import polars as pl
+
+    return pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
 
 
 def with_copies_apart(rows: pl.DataFrame) -> pl.DataFrame:

@@ -14,6 +14,7 @@ from profframe.cli.rankings import Ranking
 from profframe.query.catalogue import catalogue
 from profframe.query.header import Answer
 from profframe.show.columns import unit_by_name
+from profframe.show.compact_tables import sums_by_annotation
 from profframe.show.footnotes import footnotes, of_shares
 from profframe.show.terminal import ranking, table, text
 from tests.conftest import Run
@@ -83,12 +84,37 @@ def test_annotations_of_the_user_are_on_the_first_screen(tmp_path: Path, run: Ru
     (table,) = (part for part in printed.split("\n\n") if part.startswith("Annotations"))
     lines = table.splitlines()
     assert lines[0] == "Annotations (top 5 of 6)"
-    assert [re.split(r"\s{2,}", line)[:4] for line in lines[1:4]] == [
+    assert [re.split(r"\s{2,}", line) for line in lines[1:4]] == [
         ["name", "calls", "host", "max host"],
         ["part 1", "2", "61.000 us", "50.000 us"],
         ["part 5", "1", "15.000 us", "15.000 us"],
     ]
     assert "profframe answer annotations TRACE -p per=call" in table
+
+
+def test_annotations_without_device_work_are_sorted_by_their_time_on_the_host() -> None:
+    """Times that are not known are not 0; a step and work in no annotation have no row."""
+    rows = pl.DataFrame(
+        {
+            "run": "a",
+            "rank": 0,
+            "name": ["x", "x", "y", "on a device", "ProfilerStep#1", None],
+            "calls": [1, 2, 1, 1, 1, None],
+            "host_ns": [10, None, 30, None, 90, None],
+            "max_host_ns": [10, None, 30, None, 90, None],
+            "kernels": [0, 0, 0, None, 0, 1],
+            "copies": [0, 0, 0, None, 0, 0],
+            "device_ns": [0, 0, 0, None, 0, 7],
+        }
+    )
+    host = [("y", 1, 30, 30), ("x", 3, 10, 10), ("on a device", 1, None, None)]
+    assert sums_by_annotation(rows).drop("run", "rank").rows() == host
+    with_work = rows.with_columns(device_ns=pl.Series([0, 5, 0, None, 0, 7]))
+    assert sums_by_annotation(with_work).drop("run", "rank").rows() == [
+        ("x", 3, 10, 10, 0, 0, 5),
+        ("y", 1, 30, 30, 0, 0, 0),
+        ("on a device", 1, None, None, None, None, None),
+    ]
 
 
 def test_steps_of_the_host_are_told_from_those_of_the_devices(run: Run) -> None:
