@@ -440,13 +440,17 @@ CREATE OR REPLACE TEMP MACRO is_fp32_product(kind, name) AS
 kind = 'kernel' AND coalesce(product_precision(name) = 'fp32', false);
 
 -- tensor_dtype: the type of matrix products that a device of NVIDIA has tensor cores for, by its compute capability, where its
--- peaks are not known.
+-- peaks are not known. Devices of AMD give one too, and some have no name. Small devices of 7.5 (GTX 16, MX450, T1000) have none.
 -- parameter device STRUCT  a row of `devices`
 -- returns VARCHAR  tf32 or fp16; NULL if it has none, or peaks are known
 -- example: SELECT tensor_dtype(d) FROM devices AS d
 CREATE OR REPLACE TEMP MACRO tensor_dtype(device) AS
 CASE
-    WHEN device.fp32_flop_per_s IS NOT NULL OR regexp_matches(device.name, 'GTX 16|^AMD') THEN NULL
+    WHEN
+        device.fp32_flop_per_s IS NOT NULL
+        OR coalesce(device.name, '') = ''
+        OR regexp_matches(device.name, '(?i)GTX 16|MX[45]50|\bT(550|(4|5|6|10|12|20)00)\b|\bAMD\b|Radeon|Instinct|gfx\d')
+        THEN NULL
     WHEN try_cast(split_part(device.compute_capability, '.', 1) AS INTEGER) >= 8 THEN 'tf32'
     WHEN try_cast(split_part(device.compute_capability, '.', 1) AS INTEGER) = 7 THEN 'fp16'
 END;

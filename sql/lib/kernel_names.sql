@@ -108,11 +108,12 @@ nullif(regexp_extract(name, '^triton_[a-z_]*?fused_([0-9]+$|(.*?)(_[0-9]+)?$)', 
 
 -- product_dtype: the data type that a kernel of matrix products or a convolution computes in, by names of cuBLAS, cuDNN, CUTLASS,
 -- Tensile and Composable Kernel; they are of such kernels, which is not tested. A type of 16 bits in the name is that of the
--- inputs, whatever the sums are in; s1688 without one is tf32.
+-- inputs, whatever the sums are in; s1688 without one is tf32. In fp4 (nvfp4, mxfp4) scales are in fp8, mostly ue4m3.
 -- parameter name VARCHAR  name of a kernel
 -- returns VARCHAR  the type; NULL if the name does not tell
 -- example: SELECT product_dtype('ampere_bf16_s16816gemm_bf16_128x64_tn')
 CREATE OR REPLACE TEMP MACRO product_dtype(name) AS CASE
+    WHEN regexp_matches(name, '(?i)e2m1|nvfp4') AND NOT regexp_matches(name, '(?i)(^|[^u])e4m3|e5m2') THEN 'fp4'
     WHEN
         regexp_matches(name, '(?i)fp8|float8|e4m3|e5m2|nvjet_(sm\d+_)?qq')
         OR regexp_matches(name, 'Cijk_A[a-z]+_B[a-z]+_[FB]8')
