@@ -141,7 +141,9 @@ labels AS MATERIALIZED (
         OR len(
             list_filter(
                 patterns,
-                lambda pattern: own_name = pattern OR class = pattern OR own_name GLOB pattern OR class GLOB pattern
+                lambda pattern: pattern IN (own_name, class)
+                    OR own_name GLOB replace(replace(pattern, '[', '[[]'), '?', '[?]')
+                    OR class GLOB replace(replace(pattern, '[', '[[]'), '?', '[?]')
             )
         ) > 0
 ),
