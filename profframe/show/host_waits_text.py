@@ -57,5 +57,5 @@ def _parts(rows: pl.DataFrame, ranks: int) -> str:
         "after it until the next work began"
     )
     if share >= _LARGE and idle + after < _LITTLE * total:
-        text += "; waits while devices work cost little, so advice does not name them"
+        text += "; waits while devices work cost little: advice judges the idle time alone"
     return text

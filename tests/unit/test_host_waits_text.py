@@ -19,8 +19,8 @@ def test_means_are_of_all_ranks_and_large_waits_without_idle_devices_are_no_alar
     assert first == (
         "The host of a waited for devices, mean of 2 ranks: 4.000 us in all, 20.0 % of the span of "
         "its waiting threads; devices were idle for 0.075 us of it, and for 0.100 us after it "
-        "until the next work began; waits while devices work cost little, so advice does not name "
-        "them"
+        "until the next work began; waits while devices work cost little: advice judges the idle "
+        "time alone"
     )
     assert second == (
         "The host of b waited for devices: 5.000 us in all, 5.0 % of the span of its waiting "
