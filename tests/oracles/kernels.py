@@ -121,6 +121,7 @@ def of_kernels(
             shown.append((True, "others", None, rest))
         for is_rest, label, class_, members in shown:
             durations = [row["dur_ns"] for row in members if row["dur_ns"] is not None]
+            tiny = sum(dur < 5_000 for dur in durations)
             sum_ns: Any = total(members)
             per_op: dict[str, int] = defaultdict(int)
             for row in members:
@@ -163,6 +164,8 @@ def of_kernels(
                         short_name(members[0]) if named_label else None,
                         None if is_rest else most,
                         None if is_rest or most != "triton_fused" else fused(label) or fused(op),
+                        tiny,
+                        part(tiny, len(durations)),
                         any(row["computes_and_communicates"] for row in members),
                     ),
                 )

@@ -120,11 +120,13 @@ def rows_of(trace: Trace) -> list[dict[str, Any]]:
 def check(trace: Trace, rows: list[dict[str, Any]], name: str, asked: dict[str, Any]) -> None:
     expected = ORACLES[name](rows, **asked)
     found = trace.answer(name, **asked)
-    if name == "modules":  # backward, totals and the order by them have cases of their own
-        apart = pl.selectors.contains("backward") | pl.selectors.starts_with("total_")
+    if name == "modules":  # backward, totals, their order and classes have cases of their own
+        apart = pl.selectors.contains("backward") | pl.selectors.starts_with("total_", "modules")
         got = [rounded(row) for row in found.select(~apart).rows()]
         assert sorted(got, key=repr) == sorted(map(rounded, expected), key=repr)
         return
+    if name == "kernels":  # names of precisions have cases of their own
+        found = found.drop("precision")
     if name == "annotations":  # those of steps are compared in test_step_times
         found = found.drop("device_start_ns", "step_ns", "lag_ns")
     assert [*map(rounded, found.rows())] == [*map(rounded, expected)], (name, asked)

@@ -95,7 +95,8 @@ def test_the_first_lines_have_it_where_memory_was_recorded(run: Run) -> None:
 
 def commands(printed: str) -> list[list[str]]:
     """Suggested commands below a table or among the first lines, without their comments."""
-    lines = (line.partition("next ")[2] or line for line in printed.splitlines())
+    unfolded = re.sub(r"\\\n *", "", printed)
+    lines = (line.partition("next ")[2] or line for line in unfolded.splitlines())
     typed = (line.strip() for line in lines if line.strip().startswith("profframe answer memory"))
     return [shlex.split(line, comments=True)[1:] for line in typed]
 
