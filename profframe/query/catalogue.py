@@ -45,7 +45,7 @@ def selects() -> tuple[Answer, ...]:
     Examples
     --------
     >>> [select.name for select in selects() if select.choice][:2]
-    ['collectives.size', 'counter_series.counter']
+    ['annotations.call', 'collectives.size']
     """
     return tuple(select for answer in catalogue() for select in answer.selects)
 

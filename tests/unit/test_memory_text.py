@@ -95,8 +95,7 @@ def test_the_first_lines_have_it_where_memory_was_recorded(run: Run) -> None:
 
 def commands(printed: str) -> list[list[str]]:
     """Suggested commands below a table or among the first lines, without their comments."""
-    unfolded = re.sub(r"\\\n *", "", printed)
-    lines = (line.partition("next ")[2] or line for line in unfolded.splitlines())
+    lines = (line.partition("next ")[2] or line for line in printed.splitlines())
     typed = (line.strip() for line in lines if line.strip().startswith("profframe answer memory"))
     return [shlex.split(line, comments=True)[1:] for line in typed]
 
@@ -127,16 +126,19 @@ def test_suggestions_repeat_the_part_of_the_trace_and_are_not_for_programs(run: 
     assert not commands(run(*given, "--format", "csv")[1])
 
 
-def test_snapshots_lead_to_stacks(run: Run, tmp_path: Path) -> None:
+def test_snapshots_lead_to_stacks(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A path that a shell would divide is quoted."""
-    copy = tmp_path / "it's a snapshot.pickle"
-    copy.write_bytes(Path(SNAPSHOT).read_bytes())
+    copy = "it's a snapshot.pickle"
+    (tmp_path / copy).write_bytes(Path(SNAPSHOT).read_bytes())
+    monkeypatch.chdir(tmp_path)
     for name in ("memory_peak", "memory_owners", "memory_stacks"):
         assert commands(run("answer", name, copy)[1]) == [
-            ["answer", "memory_stacks", "-p", "per=frame", str(copy)],
-            ["answer", "memory_stacks", "-p", "at=change", str(copy)],
+            ["answer", "memory_stacks", "-p", "per=frame", copy],
+            ["answer", "memory_stacks", "-p", "at=change", copy],
         ]
     by_frame = run("answer", "memory_stacks", copy, "--per", "frame")[1]
     assert commands(by_frame) == [
-        ["answer", "memory_stacks", "-p", "per=frame", "-p", "at=change", str(copy)]
+        ["answer", "memory_stacks", "-p", "per=frame", "-p", "at=change", copy]
     ]
