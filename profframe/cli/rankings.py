@@ -32,7 +32,7 @@ _HAS: Final = """
     FROM events
 """
 """What may have rows: what was not recorded is not asked for."""
-_EACH: Final = "the longest of them; each is in profframe answer annotations TRACE -p per=call"
+_EACH: Final = "the longest of them; each is in answer annotations -p per=call"
 _PACE: Final = "of a step from the completion before it to its own, at the pace of the devices"
 
 

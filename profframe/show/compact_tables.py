@@ -36,8 +36,6 @@ _OPTIONAL_PHASES: Final = (
     "roofline_share",
 )
 _NO_PEAKS: Final = "no known peaks, so no shares; roofline --devices FILE takes yours (JSON)"
-_TINY: Final = 5000
-"""The default of the parameter of `kernels` by which executions are tiny."""
 _OPTIONAL: Final = ("device", "input_dims", "note")
 NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "gaps": {
@@ -198,11 +196,17 @@ def calls_of_kernels(rows: pl.DataFrame) -> str:
     Examples
     --------
     >>> import polars as pl
-    >>> calls_of_kernels(pl.DataFrame({"calls": [2000, 8], "tiny_calls": [1500, 0]}))
+    >>> counts = {"calls": [2000, 8], "tiny_calls": [1500, 0]}
+    >>> calls_of_kernels(pl.DataFrame(counts | {"run": ["r", "r"], "rank": [0, 0]}))
     '2,008 executions in all, 1,500 of them under 5 us'
     """
+    from profframe.query.catalogue import find
+
     calls, tiny = (int(rows[name].sum()) for name in ("calls", "tiny_calls"))
-    return f"{units.plural(calls, 'execution')} in all, {tiny:,} of them under {_TINY // 1000} us"
+    (least,) = (one.default for one in find("kernels").parameters if one.name == "tiny_ns")
+    of = "of all ranks" if rows.select("run", "rank").n_unique() > 1 else "in all"
+    time = f"{int(str(least)) / 1000:g} us"
+    return f"{units.plural(calls, 'execution')} {of}, {tiny:,} of them under {time}"
 
 
 def causes(rows: pl.DataFrame) -> pl.DataFrame:
