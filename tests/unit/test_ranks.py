@@ -238,7 +238,7 @@ def test_a_summary_is_on_one_clock(tmp_path: Path, run: Run) -> None:
     job(tmp_path, lambda rank, event: event | {"ts": event["ts"] + 700.0 * rank})
     title, _, first, *_ = shown(tmp_path, run)
     assert title == "Ranks that others wait for (top 2 of 4)"
-    assert first.split()[:9] == "3 10 5.300 ms 10 100.0 % 200.000 us".split()
+    assert first.split()[:9] == ["3", "10", "5.300", "ms", "10", "100.0", "%", "200.000", "us"]
 
 
 def test_a_summary_says_if_clocks_cannot_be_told(tmp_path: Path, run: Run) -> None:
