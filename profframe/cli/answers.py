@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -112,7 +112,7 @@ def answer(
             f"{name} is no answer: name one before it; `profframe answer` lists them"
         )
     analysis = _analysis(name)
-    is_for_us = per == "rank" and _has_means(name)
+    is_for_us = per == "rank" and _takes_per_rank(name)
     given = _values(
         parameters,
         sort=sort,
@@ -207,14 +207,14 @@ def _opening(
 
     if output.form != "table" or not rows.height:
         return None, ""
-    if name == "host_waits":
-        return None, host_waits_text.headline(trace.host_waits(), trace.traces)
-    if name == "gaps":
-        return None, answer_totals.idle_total(trace.idle(per="device"))
-    if name == "launches":
-        return None, answer_totals.kernel_total(trace.launches())
+    lines: Mapping[str, Callable[[], str]] = {
+        "gaps": lambda: answer_totals.idle_total(trace.idle(per="device")),
+        "host_waits": lambda: host_waits_text.headline(trace.host_waits(), trace.traces),
+        "launches": lambda: answer_totals.kernel_total(trace.launches()),
+        "step_times": lambda: answer_totals.step_means(trace.step_times()),
+    }
     if name != "recompute":
-        return None, ""
+        return None, lines[name]() if name in lines else ""
     totals = trace.answer(sql_directory() / "inner" / "recompute_totals.sql")
     most = None if "top" in given else recompute_text.MOST_ROWS
     return most, recompute_text.title(totals, rows.height, most)
@@ -318,8 +318,8 @@ def sql(
     return 0
 
 
-def _has_means(name: str) -> bool:
-    """Whether ``--per rank`` is about means of ranks, and no parameter of the answer itself."""
+def _takes_per_rank(name: str) -> bool:
+    """Whether ``--per rank`` asks for the rows of each rank, and is no parameter of the answer."""
     from profframe.query import analyses
     from profframe.query.catalogue import resolve
 
@@ -328,7 +328,8 @@ def _has_means(name: str) -> bool:
     with usage_errors():
         answer = resolve(name, {}, lambda _: None)[0]
     own = [parameter for parameter in answer.parameters if parameter.name == "per"]
-    return answer.rank_keys is not None and all(
+    has_rank = any(column.name == "rank" for column in answer.columns)
+    return (answer.rank_keys is not None or has_rank) and all(
         parameter.choices and "rank" not in parameter.choices for parameter in own
     )
 

@@ -193,7 +193,7 @@ def diff(
         lambda width: diff_text.report(
             rows,
             sums,
-            result.device_times,
+            result.above,
             (without_secrets(base), without_secrets(other)),
             notes,
             verdicts=verdicts,

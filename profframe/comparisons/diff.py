@@ -44,9 +44,10 @@ class Comparison:
         The models of the devices that each side used, in order; unknown ones by these words.
     lost_calls
         Number of launches of each side, in its samples, whose work is not in the trace.
-    device_times
-        ``what base_ns other_ns``: how long devices were ``busy`` and ``idle``, mean per sample, as
-        in ``time_breakdown``; no rows if that is not known of a side.
+    above
+        ``what base_ns other_ns``: the mean ``step`` on the host, and how long devices were ``busy``
+        and ``idle``, mean per sample, as in ``time_breakdown``; no row of what is not known of a
+        side.
     is_of_memory
         Whether both sides are memory snapshots, and nothing else.
     """
@@ -56,7 +57,7 @@ class Comparison:
     sides: tuple[Side, Side]
     models: tuple[tuple[str, ...], ...]
     lost_calls: tuple[int, ...]
-    device_times: pl.DataFrame
+    above: pl.DataFrame
     is_of_memory: bool
 
 
@@ -68,7 +69,7 @@ class _Read:
     outside: pl.DataFrame
     steps_left_out: int
     lost_calls: int
-    device_times: pl.DataFrame
+    above: pl.DataFrame
     formats: frozenset[str]
     models: tuple[str, ...]
     source: str
@@ -261,11 +262,11 @@ def comparison(
     lost = tuple(read.lost_calls for read in sides)
     notes = [f"{name}: {read.note}" for name, read in zip(names, sides, strict=True) if read.note]
     shown = frame(with_names, why=why, note="; ".join(notes) or None)
-    base_times, other_times = (read.device_times for read in sides)
-    device_times = base_times.join(
-        other_times, on="what", maintain_order="left", suffix="_of_other"
+    base_above, other_above = (read.above for read in sides)
+    above = base_above.join(
+        other_above, on="what", maintain_order="left", suffix="_of_other"
     ).select("what", base_ns="mean_ns", other_ns="mean_ns_of_other")
-    return Comparison(shown, filled, measured, models, lost, device_times, is_of_memory)
+    return Comparison(shown, filled, measured, models, lost, above, is_of_memory)
 
 
 def _why_empty(sides: Mapping[str, str | None]) -> str:
@@ -345,7 +346,7 @@ def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Re
         left_out,
         steps_left_out,
         lost_calls,
-        _device_times(answers.answer("time_breakdown"), samples),
+        _above(answers, samples),
         formats,
         models,
         source_name,
@@ -362,16 +363,29 @@ def skipped_steps(trace: Trace, steps: str) -> pl.DataFrame:
     return pl.DataFrame(left_out.clear() if steps == "all" or is_all else left_out)
 
 
-def _device_times(breakdown: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
-    """How long devices were ``busy`` and ``idle``, ``what mean_ns``, sums of ranks per sample."""
-    rows = breakdown.join(samples, on=["run", "step"], how="semi", nulls_equal=True)
-    busy = pl.sum_horizontal("compute_ns", "exposed_communication_ns", "exposed_copy_ns")
-    number = max(samples.height, 1)
-    means = rows.select(
-        ((2 * time.sum() + number) // (2 * number)).alias(what)
-        for what, time in (("busy", busy), ("idle", pl.col("idle_ns")))
+def _above(answers: RunAnswers, samples: pl.DataFrame) -> pl.DataFrame:
+    """Mean ``step`` on the host, and how long devices were ``busy`` and ``idle``: ``what mean_ns``.
+
+    Times of devices are sums of ranks per sample.
+    """
+    keys = ["run", "step"]
+    breakdown = answers.answer("time_breakdown").join(
+        samples, on=keys, how="semi", nulls_equal=True
     )
-    return means.unpivot(variable_name="what", value_name="mean_ns").head(2 * min(rows.height, 1))
+    is_of_steps = samples["step"].count() > 0
+    steps = (
+        answers.answer("step_times")
+        .join(samples, on=keys if is_of_steps else ["run"], how="semi")["host_ns"]
+        .drop_nulls()
+    )
+    busy = pl.sum_horizontal("compute_ns", "exposed_communication_ns", "exposed_copy_ns")
+    sums = [(int(steps.sum()), "step", len(steps))] if len(steps) else []
+    if breakdown.height:
+        of_devices = breakdown.select(busy.sum().alias("busy"), pl.col("idle_ns").sum())
+        times = zip(of_devices.row(0), ("busy", "idle"), strict=True)
+        sums += [(int(time), what, samples.height) for time, what in times]
+    means = [(what, (2 * time + number) // (2 * number)) for time, what, number in sums]
+    return pl.DataFrame(means, {"what": pl.String, "mean_ns": pl.Int64}, orient="row")
 
 
 def _mean_outside(prefix: str, side: Side, rows: pl.DataFrame) -> pl.DataFrame:

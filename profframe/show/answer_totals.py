@@ -1,4 +1,4 @@
-"""Lines above tables that say what their rows are part of: idle time, kernels."""
+"""Lines above tables that say what their rows come to: idle time, kernels, steps."""
 
 from __future__ import annotations
 
@@ -63,3 +63,35 @@ def kernel_total(launches: pl.DataFrame) -> str:
         else "the launch of each is in the trace"
     )
     return f"{units.plural(every, 'kernel')} in all; {left}" if every else ""
+
+
+def step_means(steps: pl.DataFrame) -> str:
+    """How long steps took on average, of rows of `step_times`, a line for each run.
+
+    Steps that lack something count on the host alone.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> keys = {"run": ["a"] * 2, "rank": [0] * 2, "lack": [None, "cut"]}
+    >>> step_means(pl.DataFrame(keys | {"host_ns": [30_000, 10_000], "step_ns": [50_000, 10_000]}))
+    'On average a step took 20.000 us on the host (2 steps), 50.000 us step time (1 step)'
+    """
+    import polars as pl
+
+    lines = []
+    for (run,), rows in steps.partition_by("run", as_dict=True, maintain_order=True).items():
+        of = f" of {units.visible(str(run))}" if steps["run"].n_unique() > 1 else ""
+        ranks = rows["rank"].n_unique()
+        parts = [
+            f"{units.duration(float(times.sum()) / len(times))} {what} "
+            f"({units.plural(len(times), 'step')}{f' of {ranks:,} ranks' if ranks > 1 else ''})"
+            for what, times in (
+                ("on the host", rows["host_ns"].drop_nulls()),
+                ("step time", rows.filter(pl.col("lack").is_null())["step_ns"].drop_nulls()),
+            )
+            if len(times)
+        ]
+        if parts:
+            lines.append(f"On average a step{of} took {', '.join(parts)}")
+    return "\n".join(lines)

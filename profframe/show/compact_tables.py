@@ -185,7 +185,7 @@ def copies(rows: pl.DataFrame) -> pl.DataFrame:
 def kernels(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `kernels` with their category instead of their class; shares are of all kernels."""
     empty = {name for name in ("fused_ops", "precision") if rows[name].is_null().all()}
-    counts = ("tiny_calls", "tiny_share")  # of all kernels in a note
+    counts = ("tiny_calls", "tiny_share", "tiny_total_ns")  # of all kernels in a note
     rows = rows.drop("short_name", "class", "class_share", "is_mixed", *counts, *empty)
     return rows.rename({"share": "kernels_share"})
 
@@ -197,8 +197,9 @@ def calls_of_kernels(rows: pl.DataFrame) -> str:
     --------
     >>> import polars as pl
     >>> counts = {"calls": [2000, 8], "tiny_calls": [1500, 0]}
-    >>> calls_of_kernels(pl.DataFrame(counts | {"run": ["r", "r"], "rank": [0, 0]}))
-    '2,008 executions in all, 1,500 of them under 5 us'
+    >>> times = {"total_ns": [9_000_000, 1_000_000], "tiny_total_ns": [2_000_000, 0]}
+    >>> calls_of_kernels(pl.DataFrame(counts | times | {"run": ["r", "r"], "rank": [0, 0]}))
+    '2,008 executions in all, 1,500 of them under 5 us (20.0 % of the time)'
     """
     from profframe.query.catalogue import find
 
@@ -206,7 +207,9 @@ def calls_of_kernels(rows: pl.DataFrame) -> str:
     (least,) = (one.default for one in find("kernels").parameters if one.name == "tiny_ns")
     of = "of all ranks" if rows.select("run", "rank").n_unique() > 1 else "in all"
     time = f"{int(str(least)) / 1000:g} us"
-    return f"{units.plural(calls, 'execution')} {of}, {tiny:,} of them under {time}"
+    every, short = (int(rows[name].sum()) for name in ("total_ns", "tiny_total_ns"))
+    part = f" ({units.share(short / every)} of the time)" if tiny and every else ""
+    return f"{units.plural(calls, 'execution')} {of}, {tiny:,} of them under {time}{part}"
 
 
 def causes(rows: pl.DataFrame) -> pl.DataFrame:

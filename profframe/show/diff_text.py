@@ -24,7 +24,11 @@ _TITLES: Final[Mapping[str, str]] = {
     "annotation": "Annotations",
 }
 _TOTALS: Final[Mapping[str, str]] = {"op": "op self time", "kernel": "kernels"}
-_OF_DEVICES: Final[Mapping[str, str]] = {"busy": "devices busy", "idle": "devices idle"}
+_ABOVE: Final[Mapping[str, str]] = {
+    "step": "mean step on the host",
+    "busy": "devices busy",
+    "idle": "devices idle",
+}
 UNTESTED: Final = (
     "not tested against noise: that needs several runs on each side, or steps (--per step)"
 )
@@ -54,7 +58,7 @@ _COUNTS: Final = ("added", "removed", "changed", "significant")
 def report(
     rows: pl.DataFrame,
     totals: pl.DataFrame,
-    device_times: pl.DataFrame,
+    above: pl.DataFrame,
     sources: tuple[str, str],
     notes: Sequence[str] = (),
     *,
@@ -78,7 +82,7 @@ def report(
         none = "neither side has an op, a kernel or an annotation"
         return Text(f"{none}: {units.visible(why)}" if why else none)
     names = units.visible(rows["base"][0]), units.visible(rows["other"][0])
-    parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals, device_times)]
+    parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals, above)]
     parts += [Text(line) for line in notes]
     if verdicts:
         parts += [Text(), run_limits_text.verdicts(verdicts)]
@@ -221,11 +225,11 @@ def _heads(rows: pl.DataFrame, names: tuple[str, str], sources: tuple[str, str])
     return lines
 
 
-def _sums(totals: pl.DataFrame, device_times: pl.DataFrame) -> RenderableType:
+def _sums(totals: pl.DataFrame, above: pl.DataFrame) -> RenderableType:
     lines = terminal.grid()
-    for what, base, other in device_times.iter_rows():
+    for what, base, other in above.iter_rows():
         text, change = times(base, other), f"({growth(base, other)})"
-        lines.add_row(Text(_OF_DEVICES[what]), Text(text), Text(change), Text())
+        lines.add_row(Text(_ABOVE[what]), Text(text), Text(change), Text())
     for row in totals.iter_rows(named=True):
         what, base, other = row["what"], row["base_ns"], row["other_ns"]
         counts = ", ".join(f"{row[name]:,} {name}" for name in _COUNTS if row[name])

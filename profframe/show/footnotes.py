@@ -67,6 +67,10 @@ COLUMNS: Final = MappingProxyType(
             "exposed_ns": "while nothing is computed, though a copy may run: for each combination, "
             "answer time_breakdown -p per=combination",
         },
+        "utilization": {
+            "span_ns": "of all steps, or of the whole trace where there are none; from the first "
+            "to the last work: answer time_breakdown",
+        },
         "time_breakdown": {
             "exposed_communication_ns": "while nothing is computed, though a copy may run",
         },

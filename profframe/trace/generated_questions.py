@@ -901,7 +901,7 @@ def kernels(
         One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name,
         class; `others` last. Columns: ``run rank name calls total_ns mean_ns p50_ns std_ns min_ns
         max_ns share top_op top_op_share launch_site launch_site_share class class_share short_name
-        category fused_ops precision tiny_calls tiny_share is_mixed``.
+        category fused_ops precision tiny_calls tiny_share tiny_total_ns is_mixed``.
 
         With ``per=launch``: device time of kernels by how they were launched: grid, block,
         registers and shared memory. One row per (run, rank, name, grid, block, registers,

@@ -10,7 +10,7 @@
 -- divides by: rank
 -- over ranks: name, class
 -- main columns: name, total_ns, calls, share, top_op, top_op_share, p50_ns, precision, mean_ns, max_ns, launch_site
--- main columns: launch_site_share, category, tiny_calls, min_ns, std_ns, tiny_share
+-- main columns: launch_site_share, category, tiny_calls, tiny_total_ns, min_ns, std_ns, tiny_share
 -- parameter per     VARCHAR(name|short_name|category|class|launch) = name  what each row is; launch: grid, block, registers
 -- parameter top     BIGINT = 0                                    N: the N largest per rank, and one row `others`; 0: all
 -- parameter copies  BOOLEAN = false                               include memory copies and fills
@@ -38,6 +38,7 @@
 -- precision         VARCHAR        of most time in gemm and convolution: fp32, bf16 tensor, ...; tensor: on tensor cores
 -- tiny_calls        BIGINT         number of executions shorter than the parameter tiny_ns
 -- tiny_share        DOUBLE   0..1  part of the executions with a duration that are tiny; NULL if there are none
+-- tiny_total_ns     BIGINT   ns    sum of the durations of the tiny ones; NULL if no execution has a duration
 -- is_mixed          BOOLEAN        whether some of the kernels compute and communicate at once; class says what they count as
 WITH kernels AS MATERIALIZED (
     FROM work_by_name(events)
@@ -173,7 +174,8 @@ times AS (
 medians AS (
     SELECT
         run, rank, place, quantile_disc(dur_ns, 0.5) AS p50_ns, count(*) AS timed,
-        count(*) FILTER (dur_ns < coalesce(getvariable('tiny_ns'), 5000)) AS tiny_calls
+        count(*) FILTER (dur_ns < coalesce(getvariable('tiny_ns'), 5000)) AS tiny_calls,
+        coalesce(sum(dur_ns) FILTER (dur_ns < coalesce(getvariable('tiny_ns'), 5000)), 0)::BIGINT AS tiny_total_ns
     FROM (SELECT run, rank, place, unnest(durations) AS dur_ns FROM members)
     GROUP BY run, rank, place
 ),
@@ -219,6 +221,7 @@ SELECT
     precisions.precision,
     coalesce(medians.tiny_calls, 0) AS tiny_calls,
     medians.tiny_calls / medians.timed AS tiny_share,
+    medians.tiny_total_ns,
     times.is_mixed
 FROM rows
 JOIN times ON rows.run = times.run AND rows.rank = times.rank AND rows.place = times.place

@@ -166,6 +166,7 @@ def of_kernels(
                         None if is_rest or most != "triton_fused" else fused(label) or fused(op),
                         tiny,
                         part(tiny, len(durations)),
+                        sum(dur for dur in durations if dur < 5_000) if durations else None,
                         any(row["computes_and_communicates"] for row in members),
                     ),
                 )

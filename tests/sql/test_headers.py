@@ -314,7 +314,7 @@ def test_columns_are_fixed() -> None:
         "kernels": (
             "name calls total_ns mean_ns p50_ns std_ns min_ns max_ns share top_op top_op_share "
             "launch_site launch_site_share class class_share short_name category fused_ops "
-            "precision tiny_calls tiny_share is_mixed"
+            "precision tiny_calls tiny_share tiny_total_ns is_mixed"
         ),
         "key_averages": (
             f"name kind device_type input_dims stack overload_name {sums} node_id first_event_id"

@@ -61,7 +61,7 @@ def test_step_numbers_that_are_there_twice(capsys: pytest.CaptureFixture[str]) -
     assert command_line(["show", str(file)]) == 0
     first = capsys.readouterr().out.splitlines()
     assert ": 1 run, 1 rank, 4 steps, 120.000 ms" in first[0]
-    assert "time         compute 33.0 %, idle 67.0 %" in first[3]
+    assert "time         host-bound: compute 33.0 %, idle 67.0 %" in first[3]
     assert "5.000 ms per step, the mean of 4" in first[3]
 
 

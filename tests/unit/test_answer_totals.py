@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from profframe.show.answer_totals import idle_total, kernel_total
+from profframe.show.answer_totals import idle_total, kernel_total, step_means
 from tests.conftest import ROOT, Run
 
 GPU = str(ROOT / "examples" / "gpu_training.json.gz")
@@ -38,6 +38,30 @@ def test_nothing_is_said_where_it_is_not_known() -> None:
 def test_a_call_without_a_name_is_no_lost_launch() -> None:
     launches = pl.DataFrame({"name": [None, None], "calls": [4, None], "kernels": [4, 1]})
     assert kernel_total(launches) == "5 kernels in all; the launch of 1 of them is not in the trace"
+
+
+def test_steps_of_each_run_on_the_host_and_whole_ones_from_completion_to_completion() -> None:
+    steps = pl.DataFrame(
+        {
+            "run": ["a", "a", "a", "b"],
+            "rank": [0, 0, 1, 0],
+            "lack": [None, "cut", None, "open"],
+            "host_ns": [10_000, 20_000, None, None],
+            "step_ns": [30_000, 1_000, 50_000, None],
+        }
+    )
+    assert step_means(steps) == (
+        "On average a step of a took 15.000 us on the host (2 steps of 2 ranks), "
+        "40.000 us step time (2 steps of 2 ranks)"
+    )
+
+
+def test_rows_of_each_rank_are_what_step_times_has(run: Run) -> None:
+    job = str(ROOT / "examples" / "job")
+    own, each = (run("answer", "step_times", job, *more) for more in ((), ("--per", "rank")))
+    assert own[0] == each[0] == 0
+    assert own[1] == each[1]
+    assert own[1].startswith("On average a step took ")
 
 
 def test_they_stand_above_the_rows(run: Run) -> None:

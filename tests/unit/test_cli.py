@@ -102,7 +102,7 @@ def test_what_the_devices_did_and_why_they_waited(tmp_path: Path, run: Run) -> N
     shown = {
         lines[0]: [
             re.split(r"\s{2,}", line.strip())
-            for line in takewhile(lambda line: "%: " not in line, lines[1:])
+            for line in takewhile(lambda line: ": " not in line, lines[1:])
         ]
         for lines in sections
     }

@@ -148,8 +148,12 @@ class TestDeviceTimes:
         rows = load(one).time_breakdown().filter(pl.col("step").is_in([1, 2, 3]))
         busy = rows.select(pl.col("span_ns") - pl.col("idle_ns") - pl.col("unrecorded_ns"))
         mean = units.duration(round(busy.to_series().sum() / 3))
-        lines = run("diff", one, one, "--per", "step", "--steps", "all")[1].splitlines()
-        assert f"devices busy  {mean} -> {mean}" in next(x for x in lines if "busy" in x)
+        host = load(one).step_times()["host_ns"]
+        step = units.duration(round(host.sum() / 3))
+        out = run("diff", one, one, "--per", "step", "--steps", "all")[1]
+        lines = [" ".join(line.split()) for line in out.splitlines()]
+        assert lines[2].startswith(f"mean step on the host {step} -> {step}")
+        assert lines[3].startswith(f"devices busy {mean} -> {mean}")
 
     def test_kernels_of_one_short_name_are_told_apart(self, run: Run, tmp_path: Path) -> None:
         names = [f"void f<{word}>()" for word in ("Add", "Mul")]

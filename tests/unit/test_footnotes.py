@@ -89,7 +89,7 @@ def test_annotations_of_the_user_are_on_the_first_screen(tmp_path: Path, run: Ru
         ["part 1", "2", "61.000 us", "50.000 us"],
         ["part 5", "1", "15.000 us", "15.000 us"],
     ]
-    assert "profframe answer annotations TRACE -p per=call" in table
+    assert "answer annotations -p per=call" in table
 
 
 def test_annotations_without_device_work_are_sorted_by_their_time_on_the_host() -> None:
@@ -124,7 +124,7 @@ def test_steps_of_the_host_are_told_from_those_of_the_devices(run: Run) -> None:
     assert "span: of a step from the completion before it to its own, at the pace of the" in said
     assert "host: the slice ProfilerStep#N on the host, which may run ahead of the devices" in said
     printed = " ".join(run("answer", "step_times", "examples/gpu_training.json.gz")[1].split())
-    assert "step time: from the completion before it to its own, the pace of" in printed
+    assert "to its own, the pace of the devices where the host runs ahead; host: " in printed
     assert (
         "host: the slice ProfilerStep#N on the host, which may run ahead of the devices" in printed
     )

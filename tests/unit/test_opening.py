@@ -471,7 +471,7 @@ def test_copies_modules_precision_and_waits_are_there_at_first(tmp_path: Path, r
     modules = rows_below(printed, "Device time of modules by class")
     assert modules[0][:5] == ["Linear", "2", "2", "200.000", "us"]
     assert modules[1][:5] == ["Net", "1", "1", "34.000", "us"]
-    assert "\ncalls: 3 executions in all, 1 of them under 5 us; " in printed
+    assert "\ncalls: 3 executions in all, 1 of them under 5 us (2.0 % of the time); " in printed
     kernels = rows_below(printed, "Kernels by short name")
     assert [row[-1] for row in kernels if row[0] == "volta_sgemm_64x64_tn"] == ["fp32"]
     assert any(" answer host_waits " in line for line in labelled(printed)["next"])

@@ -366,7 +366,7 @@ def test_the_first_screen_sorts_means(run: Run, sort: str, first: str) -> None:
 def test_per_rank_of_an_answer_that_has_it_itself(run: Run) -> None:
     each = table(run, "answer", "kernel_categories", JOB, "--per", "rank")
     assert (each[0].split()[0], len(each)) == ("rank", 26)
-    code, _, err = run("answer", "step_times", JOB, "--per", "rank")
+    code, _, err = run("answer", "runs", JOB, "--per", "rank")
     assert (code, "no parameter named 'per'" in err) == (2, True)
 
 
