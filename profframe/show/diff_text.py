@@ -25,7 +25,7 @@ _TITLES: Final[Mapping[str, str]] = {
 }
 _TOTALS: Final[Mapping[str, str]] = {"op": "op self time", "kernel": "kernels"}
 _ABOVE: Final[Mapping[str, str]] = {
-    "step": "mean step on the host",
+    "step": "step on host",
     "busy": "devices busy",
     "idle": "devices idle",
 }

@@ -152,7 +152,7 @@ class TestDeviceTimes:
         step = units.duration(round(host.sum() / 3))
         out = run("diff", one, one, "--per", "step", "--steps", "all")[1]
         lines = [" ".join(line.split()) for line in out.splitlines()]
-        assert lines[2].startswith(f"mean step on the host {step} -> {step}")
+        assert lines[2].startswith(f"step on host {step} -> {step}")
         assert lines[3].startswith(f"devices busy {mean} -> {mean}")
 
     def test_kernels_of_one_short_name_are_told_apart(self, run: Run, tmp_path: Path) -> None:
