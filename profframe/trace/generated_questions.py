@@ -1259,7 +1259,8 @@ def modules(
         What rows are split by: steps, nothing within a run, or classes of modules. One of
         ``"step"``, ``"run"``, ``"class"``.
     together
-        Names or classes, or patterns with *: one row for all modules that one fits, and no others.
+        Names or classes, or patterns with `*`: one row for all modules that one fits, and no
+        others.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
     each, on

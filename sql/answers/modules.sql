@@ -22,7 +22,7 @@
 -- main columns: backward_host_ns
 -- tables by: total_self_device_ns, total_host_ns
 -- parameter per       VARCHAR(step|run|class) = step  what rows are split by: steps, nothing within a run, or classes of modules
--- parameter together  JSON = []  names or classes, or patterns with *: one row for all modules that one fits, and no others
+-- parameter together  JSON = []  names or classes, or patterns with `*`: one row for all modules that one fits, and no others
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
 -- step                      BIGINT       profiler step that the calls started in; NULL outside steps, and unless per=step
