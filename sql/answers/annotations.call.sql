@@ -24,31 +24,9 @@
 -- device_window_ns          BIGINT   ns  from there to the end of the last
 -- exposed_communication_ns  BIGINT   ns  time in which one of them communicated and nothing on the rank's devices computed
 -- idle_ns                   BIGINT   ns  part of device_window_ns in which no device of the rank was busy; NULL if there is none
-WITH replayed AS (
-    FROM replayed_steps(events)
-),
-marks AS MATERIALIZED (
-    SELECT
-        events.run, events.rank, coalesce(replayed.replay.step, events.step) AS step, events.name, kind, event_id, events.thread,
-        device, stream, start_ns, dur_ns, preorder, last_descendant_id, replayed.replay, 0 AS sub
-    FROM events
-    LEFT JOIN replayed
-        ON events.run = replayed.run AND events.rank = replayed.rank AND events.thread = replayed.thread
-        AND events.replays IS NOT NULL
-    WHERE kind = 'annotation' OR kind = 'device_annotation'
-),
-numbered AS MATERIALIZED (
+WITH numbered AS MATERIALIZED (
     SELECT *, row_number() OVER (ORDER BY run, rank, event_id, step) AS region
-    FROM (
-        FROM marks
-        WHERE kind = 'annotation'
-        UNION ALL
-        SELECT marks.*
-        FROM marks
-        ANTI JOIN (FROM marks WHERE kind = 'annotation') AS of_host
-            ON marks.run = of_host.run AND marks.rank = of_host.rank AND marks.name IS NOT DISTINCT FROM of_host.name
-        WHERE marks.kind = 'device_annotation'
-    )
+    FROM annotation_slices(events)
 ),
 host_slices AS MATERIALIZED (
     FROM numbered

@@ -31,6 +31,39 @@ JOIN (SELECT run, rank, event_id, thread FROM query_table(events) WHERE replays 
 WHERE is_busy(work.kind)
 GROUP BY ALL;
 
+-- annotation_slices: slices of user annotations: those on the host, captured ones once per step that replayed them, and those on
+-- devices whose name no annotation on the host of their (run, rank) has.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, name, kind, event_id, thread, device, stream, start_ns, dur_ns, preorder, last_descendant_id  as in events
+-- column step BIGINT  as in events; for captured ones that of the replays
+-- column replay STRUCT  its member `step` is that of the replays; NULL for all others
+-- column sub INTEGER  0: none is in several regions
+-- column calls BIGINT  number of annotations; for captured ones, of replays
+-- example: FROM annotation_slices(events)
+CREATE OR REPLACE TEMP MACRO annotation_slices(events) AS TABLE
+WITH replayed AS (
+    FROM replayed_steps(events)
+),
+marks AS MATERIALIZED (
+    SELECT
+        events.run, events.rank, coalesce(replayed.replay.step, events.step) AS step, events.name, kind, event_id, events.thread,
+        device, stream, start_ns, dur_ns, preorder, last_descendant_id, replayed.replay,
+        coalesce(replayed.replays, events.replays, 1) AS calls, 0 AS sub
+    FROM query_table(events) AS events
+    LEFT JOIN replayed
+        ON events.run = replayed.run AND events.rank = replayed.rank AND events.thread = replayed.thread
+        AND events.replays IS NOT NULL
+    WHERE kind = 'annotation' OR kind = 'device_annotation'
+)
+FROM marks
+WHERE kind = 'annotation'
+UNION ALL
+SELECT marks.*
+FROM marks
+ANTI JOIN (FROM marks WHERE kind = 'annotation') AS of_host
+    ON marks.run = of_host.run AND marks.rank = of_host.rank AND marks.name IS NOT DISTINCT FROM of_host.name
+WHERE marks.kind = 'device_annotation';
+
 -- device_places: device_clock with the `place` of the work on the host: that of the call that launched it, or of its op if no
 -- call is in the trace; NULL without either. Work of a captured op also has a row for its place in the capture.
 -- parameter events TABLE  `events`, or a part of it
