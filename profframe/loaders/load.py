@@ -124,7 +124,8 @@ def load(
         profile is the run ``live``, with this process's rank in ``torch.distributed``.
     cache
         Directory that keeps loaded traces as a store, so the next load of the same content takes
-        milliseconds; and copies of URLs, each as long as its etag (or size and time) is the same.
+        milliseconds, and answers about them; and copies of URLs, each as long as its etag (or size
+        and time) is the same.
     kinds
         Classifier that replaces `profframe.facts.kinds.RULES`.
     compat

@@ -10,7 +10,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from profframe import store
+from profframe import schema, store
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
 from profframe.loaders.communicator_ranks import with_own_ranks
 from profframe.loaders.companion_files import GivenFiles
@@ -18,6 +18,9 @@ from profframe.loaders.discovery import Files, Source
 from profframe.loaders.options import FactOptions, LoadOptions, Progress
 from profframe.loaders.run_names import NamedTrace, cycles, known_rank, name_parts, name_trace
 from profframe.loaders.tables import combine, table_parts
+from profframe.query.answer_cache import FOLDER, AnswerCache
+from profframe.query.session import Session
+from profframe.query.sources import InMemory
 from profframe.readers.archives import ArchiveError, archive_of
 from profframe.readers.bytes import is_pipe
 from profframe.readers.reading import members_of, read, read_parts
@@ -67,8 +70,9 @@ def open_or_keep(
     entry = CacheEntry.of(files, options, folder)
     if use(entry.path):
         return Trace.from_store(entry.path), None
-    tables = _tables(files, options)
-    return Trace.from_tables(tables), lambda: entry.keep(tables)
+    tables, answers = _tables(files, options), AnswerCache()
+    source = InMemory(schema.complete(tables), answer_cache=answers)
+    return Trace(Session.of(source)), lambda: entry.keep(tables, answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +107,13 @@ class CacheEntry:
         path = store_of(folder, files.paths, *name, facts, urls=urls)
         return cls(files, options, folder, path, signatures)
 
-    def keep(self, tables: Mapping[str, pa.Table]) -> bool:
+    def keep(self, tables: Mapping[str, pa.Table], answers: AnswerCache | None = None) -> bool:
         """Write what was loaded; False if the files have changed since they were looked at."""
         remove_drafts(self.folder)
         with temporary(self.folder) as draft:
             store.write(tables, draft)
+            if answers is not None:
+                answers.write(draft / FOLDER)
             now = self.of(self.files, self.options, self.folder)
             if (now.path, now.signatures) != (self.path, self.signatures):
                 return False

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
+from profframe.query.answer_cache import AnswerCache
 from profframe.query.frames import plain
 from profframe.query.selection import Integers
 
@@ -87,6 +88,10 @@ class Source(Protocol):
     def identity(self) -> Hashable | None:
         """Equal for sources of the same unchanged files; None for a source without files."""
 
+    @property
+    def answer_cache(self) -> AnswerCache | None:
+        """What keeps answers about its rows for the next process, if anything does."""
+
     def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: TableRows) -> None:
         """Let one connection read a part of a table by the table's name."""
 
@@ -127,6 +132,7 @@ class InMemory:
 
     tables: Mapping[str, pa.Table]
     frames: dict[str, pl.DataFrame] = field(default_factory=dict)
+    answer_cache: AnswerCache | None = None
 
     def identity(self) -> None:
         pass
@@ -213,6 +219,10 @@ class Overlay:
     rows: pa.Table
 
     def identity(self) -> None:
+        pass
+
+    @property
+    def answer_cache(self) -> None:
         pass
 
     def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: TableRows) -> None:

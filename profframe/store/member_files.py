@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.errors import StoreError, StoreVersionError, UnknownNameError
+from profframe.query.answer_cache import FOLDER, AnswerCache
 from profframe.query.selection import Integers, check_numbers, check_texts
 from profframe.query.sources import Columns, TableRows
 from profframe.remote.trees import Tree, for_database, remote
@@ -77,6 +78,11 @@ class Store:
         """Equal for stores of the same unchanged files."""
         # A relative path is of another store after a change of the working folder.
         return self.path.absolute(), self.places, self.is_current
+
+    @property
+    def answer_cache(self) -> AnswerCache | None:
+        """What keeps answers about its rows for the next process: where the store is of a cache."""
+        return None if self.hold is None else AnswerCache(self.path / FOLDER)
 
     def files(self, table: str) -> list[str]:
         """Paths of one table's files, by run and rank.

@@ -19,7 +19,7 @@ from profframe.facts.device_catalogue import Devices
 from profframe.query import analyses, reasons, renamed
 from profframe.query.analyses import Analysis
 from profframe.query.catalogue import advice as with_rules
-from profframe.query.catalogue import catalogue, resolve
+from profframe.query.catalogue import catalogue, is_shipped, resolve
 from profframe.query.division import unit_of
 from profframe.query.frames import plain
 from profframe.query.header import Answer
@@ -129,6 +129,20 @@ def answer(
 
 
 def _rows(self: BaseTrace, question: Answer, parameters: Mapping[str, object]) -> pl.DataFrame:
+    session = self._session
+    kept = session.source.answer_cache
+    if kept is None or not is_shipped(question):
+        return _computed(self, question, parameters)
+    terms = session.terms
+    limits = terms.rows, terms.cut_rows, terms.timeout_s is None
+    asked_for = question.name, sorted((name, str(value)) for name, value in parameters.items())
+    return kept.once(
+        (asked_for, limits, session.selection),
+        lambda: _computed(self, question, parameters),
+    )
+
+
+def _computed(self: BaseTrace, question: Answer, parameters: Mapping[str, object]) -> pl.DataFrame:
     if isinstance(question, Advice):
         return gained.advice(self, question, parameters)
     return self._session.answer(question, parameters)
@@ -225,7 +239,13 @@ def _sql_of_each(self: BaseTrace, query: str, each: object, on: On) -> pl.DataFr
 
 def own_rows(trace: BaseTrace, query: str) -> pl.DataFrame:
     """The rows of a SELECT of profframe's own, which names the columns that it reads."""
-    return plain(trace._session.select(query))  # noqa: SLF001 - of the trace's own package
+    session = trace._session  # noqa: SLF001 - of the trace's own package
+    kept = session.source.answer_cache
+
+    def rows() -> pl.DataFrame:
+        return plain(session.select(query))
+
+    return rows() if kept is None else kept.once((query, session.selection), rows)
 
 
 def _sql(self: BaseTrace, query: str) -> pl.DataFrame:

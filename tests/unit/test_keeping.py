@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,10 +20,14 @@ from profframe.errors import SourceError
 from profframe.loaders.options import Progress
 from profframe.loaders.run_names import NamedTrace
 from profframe.loaders.tables import combine
+from profframe.query import answer_cache
+from profframe.query.header import Answer
 from profframe.readers.reading import read_parts
 from profframe.store import cache, scan
 from profframe.store.member_files import IN_USE
 from profframe.system.holds import Hold
+from profframe.trace import query
+from profframe.trace.base_trace import BaseTrace
 from tests.conftest import Run
 
 
@@ -112,6 +117,113 @@ def test_what_is_kept_says_the_same(
     monkeypatch.setenv(keeping.SWITCH, "0")
     assert shown == [run(str(example))[:2]] * 2
     assert reads == [example] * 2
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of answers that are computed."""
+    names: list[str] = []
+
+    def counted(trace: BaseTrace, question: Answer, parameters: Mapping[str, object]) -> object:
+        names.append(question.name)
+        return compute(trace, question, parameters)
+
+    compute = query._computed
+    monkeypatch.setattr(query, "_computed", counted)
+    return names
+
+
+def test_the_second_command_computes_no_answer(
+    example: Path, computed: list[str], run: Run
+) -> None:
+    shown = run(str(example))[:2]
+    assert {"advice", "self_times"} <= {*computed}
+    computed.clear()
+    assert run(str(example))[:2] == shown
+    assert computed == ["contents"]  # the first command saw it in the tables
+    assert run(str(example))[:2] == shown
+    assert computed == ["contents"]
+
+
+@pytest.mark.parametrize(
+    "options", [["-p", "sort=name"], ["-p", "top=1"], ["--columns", "name"], ["--step", "2"]]
+)
+def test_another_question_is_not_served(
+    options: list[str], example: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = ("answer", "self_times", str(example), "--format", "csv")
+    first = run(*ask)
+    second = run(*ask, *options)
+    assert run(*ask, *options) == (*second[:2], "")
+    assert run(*ask) == (*first[:2], "")
+    monkeypatch.setenv(keeping.SWITCH, "0")
+    assert run(*ask, *options)[:2] == second[:2] != first[:2]
+
+
+def test_an_answer_of_other_code_is_not_served(
+    example: Path, computed: list[str], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = ("answer", "self_times", str(example))
+    run(*ask)
+    monkeypatch.setattr(answer_cache, "code_version", lambda: "another")
+    run(*ask)
+    run(*ask)
+    assert computed == ["self_times"] * 2
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "missing"])
+def test_a_damaged_answer_is_computed_anew(
+    damage: str, example: Path, home: Path, computed: list[str], run: Run
+) -> None:
+    ask = ("answer", "self_times", str(example))
+    first = run(*ask)
+    (file,) = home.rglob(f"{answer_cache.FOLDER}/*")
+    content = file.read_bytes()
+    if damage == "missing":
+        file.unlink()
+    else:
+        flipped = content[:40] + bytes([content[40] ^ 1]) + content[41:]
+        file.write_bytes({"cut": content[:-9], "empty": b"", "flipped": flipped}[damage])
+    assert run(*ask)[:2] == run(*ask)[:2] == first[:2]
+    assert computed == ["self_times"] * 2
+    assert file.read_bytes() == content
+
+
+def test_there_are_not_too_many_answers(
+    example: Path, home: Path, computed: list[str], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answer_cache, "MOST_ANSWERS", 2)
+    for top in (1, 2, 3, 4, 4):
+        run("answer", "self_times", str(example), "-p", f"top={top}")
+    assert len([*home.rglob(f"{answer_cache.FOLDER}/*")]) == 2
+    assert len(computed) == 4
+    monkeypatch.setattr(answer_cache, "MOST_BYTES", 1)
+    for _ in range(2):
+        run("answer", "overview", str(example))
+    assert len(computed) == 6
+
+
+def test_any_byte_of_the_code_changes_the_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, sql = tmp_path / "package", tmp_path / "sql"
+    for folder in (package / "query", sql / "lib", package / "query" / "__pycache__"):
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(answer_cache, "__file__", str(package / "query" / "a.py"))
+    monkeypatch.setattr(answer_cache, "sql_directory", lambda: sql)
+    versions = []
+    for file, text in [
+        (package / "a.py", "1"),
+        (package / "a.py", "2"),
+        (sql / "lib" / "a.sql", "1"),
+        (package / "rates.json", "{}"),
+        (package / "b.py", ""),
+    ]:
+        file.write_text(text)
+        versions.append(answer_cache.code_version.__wrapped__())
+    assert len({*versions}) == 5
+    (package / "query" / "__pycache__" / "a.pyc").write_text("1")
+    assert answer_cache.code_version.__wrapped__() == versions[-1]
 
 
 @pytest.mark.parametrize(
