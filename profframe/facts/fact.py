@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.column_views import ColumnView, Conversions, Held
+from profframe.facts.column_views import ColumnView, Conversions, Held, once
 from profframe.system.disk_tables import SpooledTable
 
 if TYPE_CHECKING:
@@ -76,6 +76,44 @@ class Output:
     notes: Sequence[Note] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a fact is about: without any of it all that the fact gives is NULL, and nothing runs.
+
+    Attributes
+    ----------
+    kinds : frozenset of str
+        Kinds of slices.
+    values : frozenset of str
+        Columns with at least one value.
+    """
+
+    kinds: frozenset[str]
+    values: Columns
+
+    def met(self, tables: Tables) -> bool:
+        """Whether the tables have any of it."""
+        events = tables["events"]
+        if isinstance(events, SpooledTable):  # looking would read columns from the disk
+            return True
+        return (bool(self.kinds) and not self.kinds.isdisjoint(_kinds_of(events))) or any(
+            _has_value(tables.get(table), name)
+            for table, names in _by_table(self.values).items()
+            for name in names
+        )
+
+
+def any_of(kinds: Iterable[str] = (), **values: str) -> Needs:
+    """Needs by kinds of slices, and by columns with values as in `columns`.
+
+    Examples
+    --------
+    >>> any_of(kinds=["kernel"], flows="time_ns").values
+    frozenset({'flows.time_ns'})
+    """
+    return Needs(frozenset(kinds), columns(**values))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fact:
     """A function that computes columns of a trace from other columns of it.
@@ -88,15 +126,18 @@ class Fact:
     inputs : frozenset of str
         Columns that it reads; those that a source lacks are missing.
     outputs : frozenset of str
-        Columns that it returns: all, or none if they do not apply to a trace.
+        Columns that it returns: all, or none of them.
     options : tuple of str
         Names of the options that it takes.
+    needs : Needs, optional
+        What a trace must have any of for the fact to apply; None if it always does.
     """
 
     compute: Callable[..., Output]
     inputs: Columns
     outputs: Columns
     options: tuple[str, ...]
+    needs: Needs | None = None
 
     def __call__(self, tables: Tables, **options: object) -> Tables:
         """The tables with the fact's columns and notes."""
@@ -104,7 +145,23 @@ class Fact:
 
     def output(self, tables: Tables, **options: object) -> Output:
         """The fact's columns and notes, from the inputs alone."""
+        if self.needs is not None and not self.needs.met(tables):
+            return self._nothing(tables)
         return self.compute(self._inputs_of(tables), **options)
+
+    def _nothing(self, tables: Tables) -> Output:
+        """NULL in the columns that are not there yet."""
+        lacking = {}
+        for table, names in _by_table(self.outputs).items():
+            if table in tables:
+                rows = tables[table]
+                types = schema.TABLES[table].arrow
+                present = rows.held if isinstance(rows, ColumnBuilder) else {*rows.column_names}
+                for name in names:
+                    if name not in present:
+                        nulls = pa.nulls(rows.num_rows, types.field(name).type)
+                        lacking[f"{table}.{name}"] = nulls
+        return Output(lacking)
 
     def conflicts_with(self, earlier: Fact) -> bool:
         """Whether one of the two facts returns columns that the other reads or returns.
@@ -135,11 +192,42 @@ def _by_table(columns: Columns) -> Mapping[str, tuple[str, ...]]:
     return {table: tuple(c for t, _, c in split if t == table) for table, _, _ in split}
 
 
+def _kinds_of(events: pa.Table | ColumnBuilder) -> frozenset[str]:
+    """The kinds of slices that there are."""
+    if isinstance(events, ColumnBuilder):
+        return once(events.select(["kind"]), "kind", "kinds", _words_in)
+    return _words_in(events["kind"])
+
+
+def _words_in(column: pa.ChunkedArray) -> frozenset[str]:
+    """The words that occur in a column with dictionaries, which may have more."""
+    return frozenset(
+        word
+        for chunk in column.chunks
+        for word in chunk.dictionary.take(chunk.indices.unique().drop_null()).to_pylist()
+    )
+
+
+def _has_value(table: pa.Table | ColumnBuilder | None, name: str) -> bool:
+    """Whether a table has a column with any value."""
+    if isinstance(table, ColumnBuilder):
+        return name in table.held and not table.held[name].is_null
+    if table is None or name not in table.column_names:
+        return False
+    return bool(table[name].null_count < table.num_rows)
+
+
 def fact(
-    inputs: Columns, outputs: Columns, options: tuple[str, ...] = ()
+    inputs: Columns,
+    outputs: Columns,
+    options: tuple[str, ...] = (),
+    needs: Needs | None = None,
 ) -> Callable[[Callable[..., Output]], Fact]:
-    """Decorator that turns a function into a fact with these columns and options."""
-    return lambda compute: Fact(compute, inputs, outputs, options)
+    """Decorator that turns a function into a fact with these columns and options.
+
+    ``needs`` says what it is about, where a look at kinds and columns tells; of its inputs.
+    """
+    return lambda compute: Fact(compute, inputs, outputs, options, needs)
 
 
 def columns(**names: str) -> Columns:

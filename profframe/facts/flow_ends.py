@@ -18,7 +18,7 @@ from profframe.facts.arrays import (
     present,
     source_order,
 )
-from profframe.facts.fact import Output, Tables, columns, fact
+from profframe.facts.fact import Output, Tables, any_of, columns, fact
 from profframe.facts.kinds import FORWARD_ARROWS, GRAPH_DEPENDENCIES
 from profframe.intervals import Ints, Mask, stab
 
@@ -75,6 +75,7 @@ _FACTORS: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E
         events="is_async correlation sequence_nr graph_id graph_node_id",
     ),
     outputs=columns(flows="event_id"),
+    needs=any_of(flows="time_ns"),
 )
 def flow_ends(tables: Tables) -> Output:
     """Fill ``event_id`` of flows, unless a slice names the arrow itself.

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe.facts.arrays import ids, is_kind, numbers, present, source_order
-from profframe.facts.fact import Output, Tables, columns, fact, of_events
+from profframe.facts.fact import Output, Tables, any_of, columns, fact, of_events
 from profframe.facts.flow_ends import ARROW_COLUMNS, arrows, starting_at
 from profframe.facts.kinds import FORWARD_ARROWS
 from profframe.facts.scopes import backward_functions, evaluations
@@ -23,6 +23,7 @@ _NONE: Final = np.empty(0, np.int64)
         events="kind name scope sequence_nr fwd_thread captured_fwd_id", threads="thread tid"
     ),
     outputs=columns(events="fwd_id"),
+    needs=any_of(events="sequence_nr captured_fwd_id"),
 )
 def forward(tables: Tables) -> Output:
     """Add ``fwd_id``: of a backward op the forward op with its sequence number.

@@ -9,7 +9,7 @@ import numpy as np
 
 from profframe import schema
 from profframe.facts.arrays import column, is_kind, nulls, numbers, words
-from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
+from profframe.facts.fact import Note, Output, Tables, any_of, columns, fact, of_events
 from profframe.facts.graph_captures.recorded_captures import REPLAY, is_call
 from profframe.facts.repeats import repeated_blocks
 from profframe.intervals import Ints, Mask
@@ -20,6 +20,7 @@ _POSITIONS: Final = ("graph_position", "graph_block", "graph_layer")
 @fact(
     inputs=columns(events="kind name start_ns stream launch_id graph_id"),
     outputs=columns(events=" ".join(_POSITIONS)),
+    needs=any_of(kinds=schema.LAUNCH_KINDS),
 )
 def graphs(tables: Tables) -> Output:
     """Add ``graph_position``, ``graph_block`` and ``graph_layer``.

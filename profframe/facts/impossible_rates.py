@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from profframe.facts.arrays import distinct, is_kind, numbers, present, words
 from profframe.facts.device_models import PEAKS
-from profframe.facts.fact import Note, Output, Tables, columns, fact
+from profframe.facts.fact import Note, Output, Tables, any_of, columns, fact
 from profframe.intervals import Ints, Mask
 
 _Floats = npt.NDArray[np.float64]
@@ -29,6 +29,7 @@ _NO_PEAKS: Final[_Peaks] = (np.nan, np.nan, 0.0)
         devices=f"device name cache_bytes {' '.join(PEAKS)}",
     ),
     outputs=columns(),
+    needs=any_of(kinds=("kernel",)),
 )
 def limits(tables: Tables) -> Output:
     """Count kernels with known work on unknown devices, and those that exceed a peak.

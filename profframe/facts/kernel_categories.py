@@ -35,7 +35,7 @@ from profframe import schema
 from profframe.errors import ParameterError
 from profframe.facts.arrays import coded, encoded, is_kind, numbers
 from profframe.facts.device_catalogue import document
-from profframe.facts.fact import Note, Output, Tables, columns, fact
+from profframe.facts.fact import Note, Output, Tables, any_of, columns, fact
 from profframe.intervals import Ints, Mask
 
 Categories = str | os.PathLike[str] | Mapping[str, Any]
@@ -71,6 +71,7 @@ class Entry:
     inputs=columns(events="kind name op_id collective"),
     outputs=columns(events="kernel_category computes_and_communicates"),
     options=("categories",),
+    needs=any_of(kinds=("kernel", "memcpy", "memset")),
 )
 def kernel_categories(tables: Tables, categories: tuple[Entry, ...] = ()) -> Output:
     """Add ``kernel_category`` and ``computes_and_communicates``.

@@ -19,7 +19,17 @@ from profframe.facts.arrays import (
     summed_duration,
     words,
 )
-from profframe.facts.fact import Columns, Note, Output, Tables, columns, fact, note, of_events
+from profframe.facts.fact import (
+    Columns,
+    Note,
+    Output,
+    Tables,
+    any_of,
+    columns,
+    fact,
+    note,
+    of_events,
+)
 from profframe.facts.flow_ends import arrows, starting_at
 from profframe.facts.kinds import LAUNCH_ARROWS
 from profframe.facts.launch_calls import device_calls
@@ -82,6 +92,7 @@ _ON_DEVICE = schema.ON_DEVICE_KINDS
         "parent_id preorder"
     ),
     outputs=columns(events="launch_id op_id attributed_by"),
+    needs=any_of(kinds=schema.ON_DEVICE_KINDS, counters="event_id", flows="category"),
 )
 def launches(tables: Tables) -> Output:
     """Add ``launch_id op_id attributed_by``.

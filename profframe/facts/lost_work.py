@@ -21,7 +21,17 @@ from profframe.facts.arrays import (
     stream_codes,
     words,
 )
-from profframe.facts.fact import Note, Output, Tables, columns, fact, listed, note, of_events
+from profframe.facts.fact import (
+    Note,
+    Output,
+    Tables,
+    any_of,
+    columns,
+    fact,
+    listed,
+    note,
+    of_events,
+)
 from profframe.facts.graph_captures.recorded_captures import (
     BEGIN,
     COPY,
@@ -48,6 +58,7 @@ _ALWAYS: Final = np.iinfo(np.int64).max
         counters="event_id",
     ),
     outputs=columns(events=" ".join(_COLUMNS)),
+    needs=any_of(kinds=schema.LAUNCH_KINDS),
 )
 def lost_work(tables: Tables) -> Output:
     """Add ``lost_device lost_stream lost_start_ns lost_end_ns``.

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.arrays import column, ids, is_kind, is_text, numbers, present
-from profframe.facts.fact import Output, Tables, columns, fact
+from profframe.facts.fact import Output, Tables, any_of, columns, fact
 from profframe.intervals import Ints, Mask, child_sums, stab, window_sums
 
 HOST_MEMORY: Final = ("CPU", "MKLDNN", "IDEEP")
@@ -30,6 +30,7 @@ OTHER_MEMORY: Final = (
     outputs=columns(
         events="cpu_bytes self_cpu_bytes device_bytes self_device_bytes", memory="op_id"
     ),
+    needs=any_of(memory="time_ns bytes device_type thread", events="cpu_bytes device_bytes"),
 )
 def memory(tables: Tables) -> Output:
     """Add ``cpu_bytes self_cpu_bytes device_bytes self_device_bytes``, and ``memory.op_id``.

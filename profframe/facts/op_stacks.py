@@ -18,7 +18,7 @@ from profframe.facts.arrays import (
     present,
     source_order,
 )
-from profframe.facts.fact import Output, Tables, columns, fact, of_events
+from profframe.facts.fact import Output, Tables, any_of, columns, fact, of_events
 from profframe.facts.forward import forward_threads
 from profframe.facts.scopes import backward_functions
 from profframe.facts.torch_compat.overloads import is_dropped
@@ -44,6 +44,7 @@ _NO_NUMBER: Final = -1
         threads="thread tid",
     ),
     outputs=columns(events="stack"),
+    needs=any_of(events="stack"),
 )
 def stacks(tables: Tables) -> Output:
     """Turn the recorded ``stack`` into that of torch's events.

@@ -28,7 +28,7 @@ from profframe.facts.counted_calls import (
     outermost,
     recorded_work,
 )
-from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
+from profframe.facts.fact import Note, Output, Tables, any_of, columns, fact, of_events
 from profframe.facts.formulas import Formula, is_product
 from profframe.facts.formulas.dtypes import (
     BF16,
@@ -70,6 +70,7 @@ _LARGEST: Final = 1 << 62
     ),
     outputs=columns(events="flops bytes work_id work_dtype is_product"),
     options=("formulas",),
+    needs=any_of(events="input_dims given_flops given_bytes bytes"),
 )
 def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -> Output:
     """Add ``flops work_id work_dtype is_product``, and ``bytes`` except for copies.

@@ -8,7 +8,7 @@ import numpy as np
 
 from profframe import schema
 from profframe.facts.arrays import column, combined, is_kind, numbers, present, stream_codes, words
-from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
+from profframe.facts.fact import Output, Tables, any_of, columns, fact, note, of_events
 from profframe.intervals import Ints
 
 _ROUNDED_NS: Final = 2_000
@@ -18,6 +18,7 @@ _ROUNDED_NS: Final = 2_000
 @fact(
     inputs=columns(events="kind start_ns dur_ns pid device stream correlation"),
     outputs=columns(events="dur_ns"),
+    needs=any_of(kinds=schema.DEVICE_KINDS),
 )
 def overruns(tables: Tables) -> Output:
     """Take ``dur_ns`` from work that ends after two pieces behind it on its stream have ended.

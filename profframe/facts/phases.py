@@ -23,7 +23,7 @@ from profframe.facts.arrays import (
     stream_codes,
     words,
 )
-from profframe.facts.fact import Output, Tables, columns, fact, of_events
+from profframe.facts.fact import Output, Tables, any_of, columns, fact, of_events
 from profframe.intervals import Ints, nearest, nest, rows_by_value, stab
 
 PHASES: Final = (
@@ -199,6 +199,7 @@ def mark_of(name: str, *, is_frame: bool) -> Mark | None:
         events="kind name start_ns dur_ns device depth parent_id preorder launch_id op_id stream"
     ),
     outputs=columns(events="inference_phase phase_id"),
+    needs=any_of(kinds=("annotation", "device_annotation", "python")),
 )
 def phases(tables: Tables) -> Output:
     """Add ``inference_phase`` and ``phase_id``.

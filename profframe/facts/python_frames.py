@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe.facts.arrays import column, flags, is_kind, numbers, present, words
-from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
+from profframe.facts.fact import Output, Tables, any_of, columns, fact, note, of_events
 from profframe.intervals import Ints, Mask, last_until
 
 
@@ -15,6 +15,7 @@ from profframe.intervals import Ints, Mask, last_until
         events="kind start_ns dur_ns is_async thread node_id pid python_id python_parent_id"
     ),
     outputs=columns(events="dur_ns"),
+    needs=any_of(events="python_parent_id"),
 )
 def python_frames(tables: Tables) -> Output:
     """End each Python frame no later than the frame that called it.

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.facts.arrays import coded, encoded, is_kind, is_text, numbers, present, words
-from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
+from profframe.facts.fact import Output, Tables, any_of, columns, fact, note, of_events
 from profframe.facts.graph_captures.captured_rows import STACK
 from profframe.intervals import Ints, Mask, nearest, rows_by_value
 
@@ -25,6 +25,7 @@ _MOST_BYTES: Final = 1 << 28
         " attributed_by"
     ),
     outputs=columns(events="python_stack"),
+    needs=any_of(kinds=("python",), events="stack_around_capture"),
 )
 def python_stacks(tables: Tables) -> Output:
     """Fill ``python_stack``: names of the Python slices around, innermost first, joined by ``;``.

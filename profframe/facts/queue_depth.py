@@ -6,7 +6,7 @@ import numpy as np
 
 from profframe import schema
 from profframe.facts.arrays import column, is_kind, numbers, present
-from profframe.facts.fact import Output, Tables, columns, fact, of_events
+from profframe.facts.fact import Output, Tables, any_of, columns, fact, of_events
 from profframe.facts.lost_work import lost_spans
 from profframe.intervals import covered, open_at
 
@@ -14,6 +14,7 @@ from profframe.intervals import covered, open_at
 @fact(
     inputs=columns(events="kind start_ns dur_ns preorder launch_id lost_start_ns lost_end_ns"),
     outputs=columns(events="queue_depth idle_ns"),
+    needs=any_of(kinds=schema.DEVICE_KINDS),
 )
 def queue_depth(tables: Tables) -> Output:
     """Fill ``queue_depth idle_ns``.

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe.facts.arrays import column, is_kind, numbers, present, words
-from profframe.facts.fact import Output, Tables, columns, fact, of_events
+from profframe.facts.fact import Output, Tables, any_of, columns, fact, of_events
 from profframe.intervals import Ints, Mask
 
 FUNCTION: Final = 0
@@ -22,6 +22,7 @@ _EVALUATION: Final = "autograd::engine::evaluate_function: "
 @fact(
     inputs=columns(events="scope kind name thread preorder"),
     outputs=columns(events="scope"),
+    needs=any_of(kinds=("host_op", "annotation"), events="scope"),
 )
 def scopes(tables: Tables) -> Output:
     """Fill ``scope`` of host ops and annotations where it is missing.

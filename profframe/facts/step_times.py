@@ -22,7 +22,7 @@ from profframe.facts.arrays import (
     stream_codes,
     words,
 )
-from profframe.facts.fact import Note, Output, Tables, columns, fact, listed
+from profframe.facts.fact import Note, Output, Tables, any_of, columns, fact, listed
 from profframe.facts.lost_work import lost_spans
 from profframe.intervals import Ints, Mask, covered, last_until
 
@@ -78,6 +78,7 @@ def step_times(tables: Tables) -> Output:
 @fact(
     inputs=columns(events=f"{_INPUTS} inference_phase phase_id"),
     outputs=columns(phase_steps=" ".join(schema.PHASE_STEPS.names[2:])),
+    needs=any_of(events="phase_id"),
 )
 def phase_times(tables: Tables) -> Output:
     """Make the table `phase_steps`: intervals and times of occurrences of phases of inference.

@@ -12,6 +12,7 @@ from profframe import schema
 from profframe.facts.arrays import (
     column,
     is_kind,
+    nulls,
     numbers,
     present,
     stream_codes,
@@ -47,6 +48,8 @@ def steps(tables: Tables) -> Output:
 
     is_mark = (number >= 0) & (dur > 0) & present(events, "start_ns", "dur_ns")
     marks = np.flatnonzero(is_mark & is_kind(events, _MARKS))
+    if not marks.size:
+        return of_events(step=nulls(events, "step"))
     on_host = is_kind(events, (*schema.HOST_KINDS, "gil"))
     rows = np.flatnonzero(on_host & present(events, "start_ns"))
     # Steps touch: the next one begins in the nanosecond in which this one ends.
@@ -68,8 +71,7 @@ def steps(tables: Tables) -> Output:
     step[shown] = np.append(step, -1)[op[shown]]
     unmirrored = shown[op[shown] < 0]
     step[unmirrored] = np.append(step, -1)[_first_work(events, unmirrored)]
-    notes = _outside(events, step, launch) if marks.size else ()
-    return of_events(*notes, step=column("step", step, step >= 0))
+    return of_events(*_outside(events, step, launch), step=column("step", step, step >= 0))
 
 
 def _first_work(events: pa.Table, annotations: Ints) -> Ints:

@@ -7,13 +7,14 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.arrays import ids, is_kind, numbers, present
-from profframe.facts.fact import Output, Tables, columns, fact, of_events
+from profframe.facts.fact import Output, Tables, any_of, columns, fact, of_events
 from profframe.intervals import Ints, Mask, nearest
 
 
 @fact(
     inputs=columns(events="kind parent_id preorder launch_id op_id"),
     outputs=columns(events="annotation_id frame_id"),
+    needs=any_of(kinds=("annotation", "python")),
 )
 def surroundings(tables: Tables) -> Output:
     """Add ``annotation_id`` and ``frame_id``.

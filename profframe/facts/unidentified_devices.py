@@ -11,7 +11,7 @@ from profframe import schema
 from profframe.facts.arrays import is_kind, numbers, present
 from profframe.facts.device_catalogue import DeviceModel, fitting
 from profframe.facts.device_catalogue import models as builtin_models
-from profframe.facts.fact import Note, Output, Tables, columns, fact, note
+from profframe.facts.fact import Note, Output, Tables, any_of, columns, fact, note
 from profframe.intervals import Ints
 
 
@@ -22,6 +22,7 @@ from profframe.intervals import Ints
     ),
     outputs=columns(),
     options=("models",),
+    needs=any_of(kinds=schema.DEVICE_KINDS),
 )
 def device_names(tables: Tables, models: Mapping[str, DeviceModel] | None = None) -> Output:
     """Count work that names no device (``unnamed_device``), and work on devices of several models.

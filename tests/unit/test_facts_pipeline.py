@@ -14,8 +14,9 @@ from hypothesis import given
 
 from profframe import schema
 from profframe.facts import pipeline
-from profframe.facts.fact import Fact, Output, Tables, columns, fact, with_output
+from profframe.facts.fact import Fact, Output, Tables, any_of, columns, fact, with_output
 from profframe.facts.graph_captures.attribution import CaptureSource, attribute_replays
+from profframe.facts.kinds import kinds
 from profframe.facts.launching_ops import launches
 from profframe.facts.pipeline import FACTS, add_facts, facts_of
 from profframe.readers.provenance import CompiledGraph, CompiledKernel
@@ -222,6 +223,9 @@ def assert_declared(
             table, _, column = name.partition(".")
             if whole[table].num_rows == len(values):  # not yet, before those of captures
                 assert whole[table][column].to_pylist() == values.to_pylist(), name
+        if each.needs is not None and not each.needs.met(made):
+            assert not output.notes
+            output = each.output(made)
         made = with_output(made, output)
         if each.outputs == launches.outputs:
             made = attribute_replays(made, captures)
@@ -321,6 +325,33 @@ def test_every_column_of_a_fact_is_given_by_one() -> None:
     keys = {f"{table}.{key}" for table in schema.TABLES for key in ("run", "rank")}
     of_captures = {"events.replays"}
     assert declared - OF_READERS - keys - of_captures == set(names) - OF_READERS
+
+
+def test_a_fact_that_does_not_apply_gives_nulls_and_does_not_run() -> None:
+    ran = []
+
+    @fact(columns(events="kind name"), columns(events="step name"), needs=any_of(kinds=["kernel"]))
+    def first(_: Tables) -> Output:
+        ran.append("first")
+        return Output()
+
+    host = {**tables(event("aten::mm", 0, 9)), "flows": pa.table({"time_ns": [None]})}
+    host = kinds(host)
+    made = first(host)
+    assert made["events"]["step"].to_pylist() == [None]
+    assert made["events"]["name"].to_pylist() == ["aten::mm"]
+    assert ran == []
+    first(kinds(tables(event("k", 0, 9, category="kernel", device=0))))
+    assert ran == ["first"]
+    assert not any_of(flows="time_ns", memory="bytes", events="absent").met(host)
+    assert any_of(flows="time_ns", events="name").met(host)
+
+
+def test_needs_are_among_the_inputs() -> None:
+    for each in {*facts_of(), *facts_of("torch")}:
+        if each.needs is not None:
+            assert each.needs.values <= each.inputs
+            assert not each.needs.kinds or "events.kind" in each.inputs
 
 
 @pytest.mark.parametrize("compat", COMPATS)

@@ -88,7 +88,7 @@ def _turns(events: pa.Table, thread: Ints) -> Ints:
     return turn
 
 
-@fact(inputs=launches.inputs | LINKS, outputs=launches.outputs)
+@fact(inputs=launches.inputs | LINKS, outputs=launches.outputs, needs=launches.needs)
 def torch_launches(tables: Tables) -> Output:
     """Use the op of the External id, whichever op made the call."""
     events = tables["events"]
@@ -146,7 +146,7 @@ def _times(tables: Tables, release: Release) -> Ints:
     return own
 
 
-@fact(inputs=stacks.inputs, outputs=stacks.outputs)
+@fact(inputs=stacks.inputs, outputs=stacks.outputs, needs=stacks.needs)
 def torch_stacks(tables: Tables) -> Output:
     """Give a backward function without a sequence number the first stack without one.
 
@@ -155,7 +155,7 @@ def torch_stacks(tables: Tables) -> Output:
     return stack_column(tables, lambda _, functions: functions)
 
 
-@fact(inputs=work.inputs, outputs=work.outputs, options=work.options)
+@fact(inputs=work.inputs, outputs=work.outputs, options=work.options, needs=work.needs)
 def torch_work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -> Output:
     """Count convolutions without their padding, as torch's reports do."""
     return work.compute(tables, {**UNPADDED, **formulas})

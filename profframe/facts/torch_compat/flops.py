@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from profframe.facts.arrays import column, is_kind, numbers, present, words
-from profframe.facts.fact import Output, Tables, columns, fact, of_events
+from profframe.facts.fact import Output, Tables, any_of, columns, fact, of_events
 
 Shape: TypeAlias = Sequence[int]
 Formula: TypeAlias = Callable[[Sequence[Shape], Sequence[str]], int]
@@ -29,6 +29,7 @@ Formula: TypeAlias = Callable[[Sequence[Shape], Sequence[str]], int]
         events="kind name input_dims concrete_inputs torch_flops", traces="profiler_flags"
     ),
     outputs=columns(events="torch_flops"),
+    needs=any_of(events="torch_flops", traces="profiler_flags"),
 )
 def flops(tables: Tables) -> Output:
     """Add ``torch_flops``: torch's values in profiles recorded with ``with_flops``."""
