@@ -877,13 +877,11 @@ def conform(name: str, rows: pa.Table, run: str, rank: int) -> pa.Table:
     )
     columns |= {"run": run_codes, "rank": pa.repeat(pa.scalar(rank, INT32), count)}
     nulls_of = cache(partial(pa.nulls, count))  # columns of NULLs share their memory
-    arrays = []
-    for column in TABLES[name]:
-        values = columns.get(column.name)
-        if values is None:
-            values = nulls_of(column.type)
-        arrays.append(values if values.type == column.type else values.cast(column.type))
-    return pa.Table.from_arrays(arrays, schema=TABLES[name].arrow)
+    arrays = [
+        columns[column.name] if column.name in columns else nulls_of(column.type)
+        for column in TABLES[name]
+    ]
+    return pa.Table.from_arrays(arrays, schema=TABLES[name].arrow)  # this casts where needed
 
 
 @dataclass(frozen=True, slots=True)

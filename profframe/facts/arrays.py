@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -151,7 +151,13 @@ def encoded(codes: Ints, texts: Sequence[str] | pa.StringArray) -> pa.Dictionary
 def is_kind(events: pa.Table | ColumnView, kinds: Collection[str]) -> Mask:
     """Rows of ``events`` whose kind is one of these."""
     kinds = tuple(kinds)
-    return once(events, "kind", kinds, lambda column: _fixed(is_text(column, *kinds)))
+    return once(events, "kind", kinds, lambda _: _fixed(_of_kinds(events, kinds)))
+
+
+def _of_kinds(events: pa.Table | ColumnView, kinds: Collection[str]) -> Mask:
+    codes, texts = words(events, "kind")
+    mask: Mask = np.array([*(text in kinds for text in texts), False])[codes]
+    return mask
 
 
 def of_launches(events: pa.Table, values: Ints) -> Ints:
@@ -200,9 +206,14 @@ def nulls(events: pa.Table | ColumnView, name: str) -> pa.Array:
     return pa.nulls(events.num_rows, schema.EVENTS.arrow.field(name).type)
 
 
+@lru_cache(256)
+def _searched(texts: tuple[str, ...]) -> pa.StringArray:
+    return pa.array(texts, pa.string())
+
+
 def is_text(column_: pa.ChunkedArray, *texts: str) -> Mask:
     """Rows whose text is one of these; of texts in dictionaries each is compared once."""
-    searched = pa.array(texts, pa.string())
+    searched = _searched(texts)
     if not pa.types.is_dictionary(column_.type):
         plain: Mask = pc.is_in(column_, value_set=searched).to_numpy()
         return plain

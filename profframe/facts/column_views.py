@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from threading import Lock
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+_S = TypeVar("_S")
 _T = TypeVar("_T")
 
 FEW: Final = 1 << 12
@@ -28,15 +29,15 @@ class Conversions:
         self._made: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
         self._size = 0
 
-    def get(self, key: Hashable, make: Callable[[], _T]) -> _T:
+    def get(self, key: Hashable, make: Callable[[_S], _T], source: _S) -> _T:
         """What was made for a key, or is made now."""
-        with self._lock:
-            if key in self._made:
+        kept: Any = self._made.get(key)  # most are there: without the lock
+        if kept is not None:
+            with suppress(KeyError):  # another thread has just dropped it
                 self._made.move_to_end(key)
-                kept: Any = self._made[key][0]
-                made: _T = kept
-                return made
-        made = make()
+            hit: _T = kept[0]
+            return hit
+        made = make(source)
         size = _size(made)
         with self._lock:
             if key not in self._made and size <= _MOST_KEPT // 4:
@@ -114,4 +115,4 @@ def once(
     if not isinstance(table, ColumnView):
         return make(table[name])
     held = table.columns[name]
-    return held.conversions.get((held, what), partial(make, held.values))
+    return held.conversions.get((held, what), make, held.values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +18,9 @@ _MODEL_COLUMNS: Final = ("model", *_RATES)
 _SHARED_COLUMNS: Final = ("cache_bytes", "bandwidth_bytes_per_s")
 """Columns that the source may also fill."""
 _OUTPUTS: Final = (*_MODEL_COLUMNS, *_SHARED_COLUMNS, "memory_bytes")
+_TYPES: Final = MappingProxyType(
+    {name: schema.DEVICES.arrow.field(name).type for name in _OUTPUTS}
+)
 
 PEAKS: Final = ("bandwidth_bytes_per_s", *_RATES)
 """Columns with the peaks of a device."""
@@ -44,11 +48,10 @@ def devices(tables: Tables, models: Mapping[str, DeviceModel] | None = None) -> 
         Models by their names, in the order in which they are tried; by default the built-in ones.
     """
     rows = _match(tables["devices"], builtin_models() if models is None else models)
-    types = {name: schema.DEVICES.arrow.field(name).type for name in _OUTPUTS}
     return Output(
         {
             f"devices.{name}": pa.array([row[name] for row in rows], type_)
-            for name, type_ in types.items()
+            for name, type_ in _TYPES.items()
         }
     )
 

@@ -91,22 +91,19 @@ def kernel_categories(tables: Tables, categories: tuple[Entry, ...] = ()) -> Out
     copies = np.flatnonzero(is_kind(events, ("memcpy", "memset")))
     if not rows.size and not copies.size:
         return Output()
-    entries = categories + builtin()
+    entries, of_entry, both = _in_order(categories)
     kernels = _Kernels.of(events, rows)
     entry = kernels.first(entries, _matched(categories))
-    words = (*schema.KERNEL_CATEGORIES,)
-    of_entry = np.array([*(words.index(e.category) for e in entries), words.index("other")])
     codes = np.full(events.num_rows, -1, np.int64)
-    codes[copies] = words.index("copy")
+    codes[copies] = _WORDS_OF_CATEGORIES.index("copy")
     codes[rows] = of_entry[entry][kernels.place]
-    both = np.array([*(e.is_mixed for e in entries), False])
     is_mixed = np.zeros(events.num_rows, np.bool_)
     is_mixed[rows] = both[entry][kernels.place]
     is_kernel = np.zeros(events.num_rows, np.bool_)
     is_kernel[rows] = True
     return Output(
         {
-            "events.kernel_category": encoded(codes, words),
+            "events.kernel_category": encoded(codes, _WORDS_OF_CATEGORIES),
             "events.computes_and_communicates": pa.array(is_mixed, pa.bool_(), mask=~is_kernel),
         },
         tuple(_unknown(kernels, entry == len(entries), rows)),
@@ -234,6 +231,19 @@ def _unknown(kernels: _Kernels, is_other: Mask, rows: Ints) -> Iterator[Note]:
         detail = ", ".join(text.removeprefix("void ")[:80] for text in texts[:3])
         more = f" and {len(texts) - 3} more" if len(texts) > 3 else ""
         yield "unknown_communication", chosen.size, detail + more, int(chosen[0])
+
+
+_WORDS_OF_CATEGORIES: Final = (*schema.KERNEL_CATEGORIES,)
+
+
+@lru_cache(maxsize=8)
+def _in_order(categories: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], Ints, Mask]:
+    """All entries, the place of their categories, and which compute, too; the last is of none."""
+    entries = categories + builtin()
+    names = [*(entry.category for entry in entries), "other"]
+    of_entry: Ints = np.array([_WORDS_OF_CATEGORIES.index(name) for name in names])
+    both: Mask = np.array([*(entry.is_mixed for entry in entries), False])
+    return entries, of_entry, both
 
 
 @lru_cache(maxsize=8)

@@ -51,6 +51,8 @@ def place_counted(tables: Tables, launch: Ints, op: Ints) -> tuple[Ints, Ints, I
     one kernel, on a clock that may not be the host's: if there are as many as launches of kernels,
     the first belongs to the first launch, and so on. Otherwise they are noted.
     """
+    if not tables["counters"].num_rows:
+        return launch, op, ()
     counting = np.unique(numbers(tables["counters"], "event_id", missing=-1))
     counting = counting[counting >= 0]
     counting = counting[~is_kind(tables["events"], schema.DEVICE_KINDS)[counting]]

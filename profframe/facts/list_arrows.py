@@ -34,6 +34,8 @@ def list_arrows(tables: Tables, linked: int) -> tuple[Ints, Iterable[Note]]:
     events, flows = tables["events"], tables["flows"]
     source = np.full(events.num_rows, -1, np.int64)
     notes: list[Note] = []
+    if not flows.num_rows:
+        return source, notes
     texts = pc.unique(flows["category"].cast(pa.string())).to_pylist()
     for category in sorted(text for text in texts if text and text.startswith(LIST_ARROWS)):
         tails, heads = arrows(flows, category)

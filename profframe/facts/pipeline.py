@@ -178,7 +178,7 @@ def add_facts(
                 running[fact] = pool.submit(fact.output, tables, **_options_of(fact, options))
             else:
                 tables = fact(tables, **_options_of(fact, options))
-            if FACTS[place] is launches and may_attribute(_whole(tables), captures, stacks):
+            if FACTS[place] is launches and may_attribute(_views(tables), captures, stacks):
                 for other in [*running]:  # there will be more rows
                     tables = with_output(tables, running.pop(other).result())
                 whole = attribute_replays(_whole(tables), captures, rank, stacks, is_alone=is_alone)
@@ -197,6 +197,14 @@ def _gathering(tables: Tables) -> Tables:
     """Tables of facts in memory, ready to get many columns."""
     return {
         name: ColumnBuilder.of(table) if name in _WIDE and isinstance(table, pa.Table) else table
+        for name, table in tables.items()
+    }
+
+
+def _views(tables: Tables) -> Tables:
+    """Tables to look at: nothing is put together."""
+    return {
+        name: table.select(table.column_names) if isinstance(table, ColumnBuilder) else table
         for name, table in tables.items()
     }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Final
 
 import numpy as np
@@ -13,6 +15,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.arrays import is_kind, numbers, present, words
+from profframe.facts.column_views import once
 from profframe.facts.fact import Tables
 from profframe.intervals import Ints, Mask, nearest
 from profframe.readers.demangle import demangled
@@ -30,10 +33,19 @@ FILL: Final = re.compile(r"(cuda|cu|hip)Memset\w*")
 def is_call(events: pa.Table, *patterns: re.Pattern[str]) -> Mask:
     """Rows that are calls of the runtime or the driver whose whole name matches a pattern."""
     codes, texts = words(events, "name")
-    matches = [any(pattern.fullmatch(text) for pattern in patterns) for text in texts]
-    if not any(matches):
+    matches = reduce(or_, [_matches(events, texts, pattern) for pattern in patterns])
+    if not matches.any():
         return np.zeros(events.num_rows, np.bool_)
-    return np.array([*matches, False], np.bool_)[codes] & is_kind(events, schema.LAUNCH_KINDS)
+    return matches[codes] & is_kind(events, schema.LAUNCH_KINDS)
+
+
+def _matches(events: pa.Table, texts: Sequence[str], pattern: re.Pattern[str]) -> Mask:
+    """Which of the distinct names match, and at the end that NULL does not."""
+
+    def matches(_: pa.ChunkedArray) -> Mask:
+        return np.array([*(pattern.fullmatch(text) is not None for text in texts), False])
+
+    return once(events, "name", pattern, matches)
 
 
 def outermost(events: pa.Table, *patterns: re.Pattern[str]) -> Mask:

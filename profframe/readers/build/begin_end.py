@@ -67,7 +67,7 @@ def pair(
     """
     phase = rows["phase"]
     if not _PAIRED & set(phase.chunk(0).dictionary.to_pylist()):
-        return rows, rows.schema.empty_table()
+        return rows, rows.slice(0, 0) if isinstance(rows, pa.Table) else rows.schema.empty_table()
     on_stack = _pairs_of_stacks(rows, in_order=in_order)
     apart = _pairs_of_operations(rows)
     begins, ends = on_stack.is_begin | apart.is_begin, on_stack.is_end | apart.is_end
