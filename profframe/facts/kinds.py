@@ -136,6 +136,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 _OF_TORCH: Final = ("cpu_op", "kernel", "python_function", "user_annotation")
 """Categories of a trace of torch's profiler; one at least is in each."""
+_KINDS: Final = pa.array(schema.KINDS, pa.string())
 _OTHERS: Final = ("cuda_profiler_range",)
 """Categories that have no other kind: what the range profiler counted, on a clock of its own."""
 _WORDS: Final = re.compile(r"[\w|]*", re.ASCII)
@@ -179,7 +180,7 @@ def kinds(tables: Tables, classifier: Classifier = RULES) -> Output:
         distinct, place = np.unique(names[rows], return_inverse=True)
         name_codes = [_code(possible, _text(name_texts, name)) for name in distinct]
         codes[rows] = np.array(name_codes, np.int8)[place]
-    kind = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), list(schema.KINDS))
+    kind = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), _KINDS)
     return of_events(*_unknown(categories, category_texts, codes, classifier), kind=kind)
 
 
@@ -193,6 +194,8 @@ def _unknown(
     if classifier is not RULES or not {*_OF_TORCH} & {*texts}:
         return
     is_other = (codes == schema.KINDS.index("other")) & (categories >= 0)
+    if not is_other.any():
+        return
     of_its_own = [code for code, text in enumerate(texts) if text in _OTHERS or not text]
     rows = np.flatnonzero(is_other & ~np.isin(categories, of_its_own))
     if rows.size:

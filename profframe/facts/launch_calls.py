@@ -89,7 +89,10 @@ class _CallKeys:
     @classmethod
     def _at(cls, events: pa.Table, calls: Ints, key: Ints) -> _CallKeys:
         place = np.arange(key.size)
-        of_several = np.isin(key, key[last_equal(key, place, key) != place])
+        is_shadowed = last_equal(key, place, key) != place
+        if not is_shadowed.any():
+            return cls(calls, key, key[:0])
+        of_several = np.isin(key, key[is_shadowed])
         thread, start = (
             numbers(events, name)[calls[of_several]] for name in ("thread", "start_ns")
         )

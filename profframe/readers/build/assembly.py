@@ -468,7 +468,8 @@ def _span(tables: Mapping[str, pa.Table]) -> tuple[int | None, int | None]:
     """Earliest and latest time in the trace."""
     events = tables["events"]
     ends = pc.add(events["start_ns"], pc.fill_null(events["dur_ns"], 0))
-    marks = [tables[name]["time_ns"] for name in ("memory", "flows", "counters", "instants")]
+    others = [tables[name] for name in ("memory", "flows", "counters", "instants")]
+    marks = [rows["time_ns"] for rows in others if rows.num_rows]
     firsts = [pc.min(column).as_py() for column in (events["start_ns"], *marks)]
     lasts = [pc.max(column).as_py() for column in (ends, *marks)]
     return (

@@ -231,7 +231,7 @@ def earliest(rows: Rows) -> int | None:
     times = [
         pc.min(part[time_column(table)]).as_py()
         for table, part in rows.items()
-        if table is not RowTable.THREADS
+        if table is not RowTable.THREADS and part.num_rows
     ]
     return min((t for t in times if t is not None), default=None)
 
