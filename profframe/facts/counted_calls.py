@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from profframe.facts.arrays import coded, is_kind, numbers, present, words
+from profframe.facts.arrays import coded, is_kind, numbers, present, used, words
 from profframe.facts.batch_lengths import batch_lengths
 from profframe.facts.formulas import MISFITS, Formula, Op, counted, formula_of
 from profframe.facts.formulas.dtypes import Dtype
@@ -84,7 +84,7 @@ class _Calls:
         distinct, inverse = np.unique(key, return_inverse=True)
         results = [
             _count(
-                replace(self.ops[number], batch=batches[code - 1] if code else None),
+                replace(self.ops[number], batch=batches[code - 1]) if code else self.ops[number],
                 self.formulas[number],
                 self.dtypes,
             )
@@ -129,7 +129,7 @@ def _calls(
     number = np.full(events.num_rows, UNKNOWN, np.int64)
     names, texts = words(events, "name")
     has_inputs = is_op & present(events, "input_dims")
-    by_name = _by_name(texts, np.unique(names[has_inputs]), formulas)
+    by_name = _by_name(texts, used(names[has_inputs], len(texts)), formulas)
     has_formula = np.array([*(i in by_name for i in range(len(texts))), False], np.bool_)[names]
     rows = np.flatnonzero(has_inputs & (has_formula | has_record))
     if not rows.size:
@@ -184,13 +184,12 @@ def _fill_if_equal(values: Ints, op: Ints, replay_values: Ints) -> None:
 
 
 def _by_name(
-    texts: list[str], used: Ints, formulas: Mapping[str, Formula | None]
+    texts: list[str], codes: Ints, formulas: Mapping[str, Formula | None]
 ) -> dict[int, Formula]:
     """Formulas by the codes of names: given ones take precedence, and None is for an unknown op."""
-    codes = used[used >= 0].tolist()
     chosen = {
         code: formulas[texts[code]] if texts[code] in formulas else formula_of(texts[code])
-        for code in codes
+        for code in codes.tolist()
     }
     return {code: formula for code, formula in chosen.items() if formula is not None}
 
@@ -206,10 +205,11 @@ def _distinct_inputs(
     for name in _INPUTS:
         codes, dictionary = coded(events, name)
         codes_by_column.append(codes[rows])
-        used = np.unique(codes[rows])
-        used = used[used >= 0]
-        values = dictionary.take(pa.array(used)).to_pylist()
-        parts.append({int(code): parsed(text) for code, text in zip(used, values, strict=True)})
+        present_codes = used(codes_by_column[-1], len(dictionary))
+        values = dictionary.take(pa.array(present_codes)).to_pylist()
+        parts.append(
+            {code: parsed(text) for code, text in zip(present_codes.tolist(), values, strict=True)}
+        )
     has_list = np.zeros(1 + max((1 + code for code in parts[1]), default=0), np.bool_)
     has_list[[code for code, types in parts[1].items() if _LISTS in types]] = True
     list_rows = rows[has_list[codes_by_column[2]]]
@@ -315,10 +315,18 @@ def outermost(events: pa.Table, has_work: Mask) -> Ints:
     reached = np.maximum.accumulate(np.append(-1, end))[:-1]
     is_outermost = places > reached
     places, end = places[is_outermost], end[is_outermost]
-    at = np.searchsorted(places, np.arange(rows.size), side="right") - 1
+    at = _last_at(places, rows.size)
     inside = (at >= 0) & (np.arange(rows.size) <= np.append(end, -1)[at])
     owner[rows] = np.where(inside, np.append(rows[places], -1)[at], UNKNOWN)
     return owner
+
+
+def _last_at(places: Ints, size: int) -> Ints:
+    """For each place below ``size`` which of the ascending ones is the last at or before it."""
+    is_one = np.zeros(size, np.int64)
+    is_one[places] = 1
+    at: Ints = np.cumsum(is_one) - 1
+    return at
 
 
 def recorded_work(events: pa.Table, name: str) -> Ints:

@@ -49,12 +49,13 @@ def time_columns(
     last = place[numbers(events, "last_descendant_id")[rows]]
     preorder = numbers(events, "preorder")[rows]
     inclusive = self_time.copy()
-    inclusive[rows] = np.where(
-        # In torch a call has device time only if no op claims it.
-        is_kind(events, schema.LAUNCH_KINDS)[rows],
-        subtree_sums(preorder, last, self_time[rows]),
-        subtree_sums(preorder, last, nested_time[rows]),
-    )
+    if self_time.any() or nested_time.any():  # there is work of devices
+        inclusive[rows] = np.where(
+            # In torch a call has device time only if no op claims it.
+            is_kind(events, schema.LAUNCH_KINDS)[rows],
+            subtree_sums(preorder, last, self_time[rows]),
+            subtree_sums(preorder, last, nested_time[rows]),
+        )
     of_device = is_kind(events, on_device) & present(events, "dur_ns")
     dur = numbers(events, "dur_ns")
     self_time, inclusive = (np.where(of_device, dur, times) for times in (self_time, inclusive))

@@ -49,19 +49,20 @@ def starting_at(events: pa.Table, rows: Ints, marks: pa.Table) -> Ints:
 
     If there are several, it is the outermost, as sources bind their arrows.
     """
-    if not rows.size:
+    if not rows.size or not marks.num_rows:
         return np.full(marks.num_rows, -1, np.int64)
     thread, start = numbers(events, "thread"), numbers(events, "start_ns")
-    shortest_first = numbers(events, "dur_ns")[rows]
+    # Few slices start where a mark is: only these are sorted.
+    moments, mark_moment = np.unique(numbers(marks, "time_ns"), return_inverse=True)
+    moment = np.minimum(np.searchsorted(moments, start[rows]), moments.size - 1)
+    starts = moments[moment] == start[rows]
+    rows, moment = rows[starts], moment[starts]
     # `last_equal` takes the last of equal keys: the longest slice, or of equal ones the first in
     # the source.
-    rows = rows[np.lexsort((-source_order(events)[rows], shortest_first))]
-    moments = np.sort(start[rows])
-    keys = thread[rows] * moments.size + np.searchsorted(moments, start[rows])
-    at = numbers(marks, "time_ns")
-    moment = np.minimum(np.searchsorted(moments, at), moments.size - 1)
-    mark_key = numbers(marks, "thread") * moments.size + moment
-    return last_equal(keys, rows, np.where(moments[moment] == at, mark_key, -1))
+    order = np.lexsort((-source_order(events)[rows], numbers(events, "dur_ns")[rows]))
+    rows, moment = rows[order], moment[order]
+    mark_key = numbers(marks, "thread") * moments.size + mark_moment
+    return last_equal(thread[rows] * moments.size + moment, rows, mark_key)
 
 
 _MARKS: Final = ["thread", "time_ns"]

@@ -214,6 +214,8 @@ def ops_by_external_id(events: pa.Table, rows: Ints, searched: Ints) -> Ints:
     external = numbers(events, "external_id")
     ops = np.full(rows.size, -1, np.int64)
     pending = searched != 0
+    if not pending.any():
+        return ops
     for kind in ("host_op", "annotation"):
         candidates = np.flatnonzero(is_kind(events, (kind,)) & (external != 0))
         number, first, count = np.unique(

@@ -50,8 +50,9 @@ def memory(tables: Tables) -> Output:
     # nothing.
     is_counted = host & bool(tables["memory"].num_rows)
     nests, parent = present(events, "preorder"), numbers(events, "parent_id", missing=-1)
-    output: dict[str, pa.Array] = {"memory.op_id": ids(_ops(tables))}
-    for name, sums in zip(_COLUMNS, _sums(tables, host), strict=True):
+    *sums_of, records = _sums(tables, host)
+    output: dict[str, pa.Array] = {"memory.op_id": ids(_ops(tables, host, records > 0))}
+    for name, sums in zip(_COLUMNS, sums_of, strict=True):
         if name in events.column_names:  # the source has counted them
             total, valid = numbers(events, name), host & present(events, name)
         else:
@@ -67,14 +68,15 @@ _COLUMNS: Final = ("cpu_bytes", "device_bytes")
 
 
 def _sums(tables: Tables, host: Mask) -> list[Ints]:
-    """Host and device memory of each host slice."""
+    """Host memory, device memory and number of records of each host slice."""
     events, records = tables["events"], tables["memory"]
     timed = np.flatnonzero(present(records, "time_ns"))
     size, type_ = numbers(records, "bytes"), records["device_type"]
     on_host = is_text(type_, *HOST_MEMORY)
     on_device = present(records, "device_type") & ~on_host & ~is_text(type_, *OTHER_MEMORY)
-    kinds = [np.where(mask, size, 0)[timed] for mask in (on_host, on_device)]
-    return window_sums(numbers(records, "time_ns")[timed], kinds, *_spans(events, host))
+    values = [np.where(mask, size, 0)[timed] for mask in (on_host, on_device)]
+    values.append(np.ones(timed.size, np.int64))
+    return window_sums(numbers(records, "time_ns")[timed], values, *_spans(events, host))
 
 
 def _host(events: pa.Table) -> Mask:
@@ -88,12 +90,11 @@ def _spans(events: pa.Table, mask: Mask) -> tuple[Ints, Ints]:
     return start, start + numbers(events, "dur_ns")[mask]
 
 
-def _ops(tables: Tables) -> Ints:
-    """The event of each record, by three rules in order."""
+def _ops(tables: Tables, host: Mask, has_records: Mask) -> Ints:
+    """The event of each record, by three rules in order; few host slices have any in them."""
     events, records = tables["events"], tables["memory"]
-    host = _host(events)
-    rows = np.flatnonzero(host)
-    start, end = _spans(events, host)
+    rows = np.flatnonzero(host)[has_records]
+    start, end = (of[has_records] for of in _spans(events, host))
     thread, at = numbers(events, "thread")[rows], numbers(records, "time_ns")
     record_thread = numbers(records, "thread")
     ops = np.full(records.num_rows, -1, np.int64)

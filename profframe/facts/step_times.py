@@ -15,6 +15,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.facts.arrays import (
     combined,
+    distinct,
     encoded,
     is_kind,
     numbers,
@@ -487,8 +488,9 @@ def _is_cut(events: pa.Table, marks: Marks) -> Mask:
     mark_of[marks.row] = np.arange(marks.row.size)
     inside = mark_of[numbers(events, "parent_id", missing=_NONE)]
     children = np.flatnonzero(inside >= 0)
-    name = words(events, "name")[0]
-    of_mark, inner = np.unique(np.stack([inside[children], name[children]]), axis=1)
+    name, texts = words(events, "name")
+    pairs, _ = distinct(inside[children] * (len(texts) + 1) + name[children] + 1)
+    of_mark, inner = np.divmod(pairs, len(texts) + 1)
     process, start = words(events, "pid")[0], numbers(events, "start_ns")
     is_host = is_kind(events, ("host_op", "annotation")) & present(events, "start_ns")
     took = marks.end - marks.start
