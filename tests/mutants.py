@@ -2156,11 +2156,11 @@ DRAWN_THIRD: Final = (
     ),
     Mutant(
         "N5",
-        "a gap that begins before all ops has none",
+        "a gap that begins before all ops has those of the thread before",
         "sql/lib/gap_owners.sql",
-        "coalesce(begun.place, firsts.place) AS first_place",
-        "begun.place AS first_place",
-        "tests/unit/test_gap_stretches.py::test_gaps_have_the_stretches_of_innermost_ops_that_overlap_them",
+        "greatest(spans.begun_place, firsts.place) AS first_place",
+        "spans.begun_place AS first_place",
+        "tests/unit/test_gap_stretches.py::test_gaps_have_no_ops_of_other_threads",
     ),
     Mutant(
         "N6",

@@ -115,10 +115,11 @@ LEFT JOIN (FROM few('with_lines') WHERE has_most) AS main ON gaps.run = main.run
 -- column part, sort, event_id, label  as in slices
 -- column start_ns BIGINT  start of a stretch of time in which this slice is the innermost of its part and sort
 -- column end_ns BIGINT  its end
+-- column place BIGINT  its number in the order of part, sort and start, from 1
 -- example: WITH slices AS (SELECT thread AS part, * FROM host_slices(events)) FROM innermost_stretches(slices)
 CREATE OR REPLACE TEMP MACRO innermost_stretches(slices) AS TABLE
 WITH groups AS MATERIALIZED (
-    SELECT part, sort, (row_number() OVER ())::INTEGER AS lane
+    SELECT part, sort, (row_number() OVER (ORDER BY part, sort))::INTEGER AS lane
     FROM (SELECT DISTINCT part, sort FROM query_table(slices))
 ),
 turns AS (
@@ -132,18 +133,26 @@ turns AS (
 leveled AS (
     SELECT
         lane, at_ns, CASE WHEN change = 1 THEN slice END AS begun,
-        sum(change) OVER (ROWS UNBOUNDED PRECEDING) AS level, lead(at_ns) OVER () AS until_ns, row_number() OVER () AS place
+        sum(change) OVER (ROWS UNBOUNDED PRECEDING) AS level, lead(at_ns) OVER () AS until_ns, row_number() OVER () AS turn
     FROM (FROM turns ORDER BY lane, at_ns, change, less_ns, preorder, slice.event_id)
 )
-SELECT groups.part, groups.sort, owned.start_ns, owned.end_ns, owner.event_id AS event_id, owner.label AS label
+SELECT
+    groups.part, groups.sort, owned.at_ns AS start_ns, owned.until_ns AS end_ns, owned.place,
+    owner.event_id AS event_id, owner.label AS label
 FROM (
     SELECT
-        lane, level, at_ns AS start_ns, until_ns AS end_ns,
-        last_value(begun IGNORE NULLS) OVER (PARTITION BY lane, level ORDER BY place ROWS UNBOUNDED PRECEDING) AS owner
-    FROM leveled
+        lane, at_ns, until_ns, place,
+        last_value(begun IGNORE NULLS) OVER (PARTITION BY lane, level ORDER BY turn ROWS UNBOUNDED PRECEDING) AS owner
+    FROM (
+        SELECT
+            * REPLACE (level::INTEGER AS level),
+            count(CASE WHEN level > 0 AND until_ns > at_ns THEN 1 END) OVER (ROWS UNBOUNDED PRECEDING) AS place
+        FROM leveled
+    )
+    WHERE level > 0
 ) AS owned
 JOIN few(groups) AS groups ON owned.lane = groups.lane
-WHERE owned.level > 0 AND owned.end_ns > owned.start_ns;
+WHERE owned.until_ns > owned.at_ns;
 
 -- idle_label: which labels are added up together: all profiler steps are one.
 -- parameter label VARCHAR  label of host_slices
@@ -168,20 +177,25 @@ CASE WHEN regexp_full_match(label, 'ProfilerStep#\d+') THEN 'ProfilerStep*' ELSE
 CREATE OR REPLACE TEMP MACRO gap_stretches(events, gaps, sorts, library := 'none') AS TABLE
 WITH slices AS MATERIALIZED (
     FROM host_slices(events, library)
+    -- Lines say which thread counts.
+    WHERE sort = 'line' OR list_contains(sorts, sort)
 ),
 -- A thread counts as one of the user's by the user's own lines, whichever libraries are looked into.
 of_user AS (
     FROM slices WHERE sort <> 'line' OR library = 'none' OR is_own_frame(label)
 ),
-waits AS MATERIALIZED (
-    SELECT run, rank, thread, sort, gap, start_ns, end_ns
-    FROM gap_threads(gaps, 'of_user')
+-- Few threads in place of many gaps; numbers are compared faster than texts.
+hosts AS MATERIALIZED (
+    SELECT DISTINCT run, rank, thread, thread AS gap_thread FROM query_table(gaps)
+),
+gap_parts AS MATERIALIZED (
+    SELECT
+        run, rank, gap_thread, thread, sort, (dense_rank() OVER (ORDER BY run, rank, thread, sort))::INTEGER AS part
+    FROM gap_threads('hosts', 'of_user')
     WHERE thread IS NOT NULL AND list_contains(sorts, sort)
 ),
--- Numbers are compared faster than texts.
 parts AS MATERIALIZED (
-    SELECT *, (row_number() OVER ())::INTEGER AS part
-    FROM (SELECT DISTINCT run, rank, thread, sort FROM waits)
+    SELECT DISTINCT run, rank, thread, sort, part FROM gap_parts
 ),
 labels AS MATERIALIZED (
     SELECT label, (row_number() OVER ())::INTEGER AS code
@@ -196,31 +210,47 @@ of_parts AS (
     LEFT JOIN few('labels') AS labels ON slices.label = labels.label
 ),
 stretches AS MATERIALIZED (
-    SELECT *, row_number() OVER (ORDER BY part, start_ns) AS place
-    FROM innermost_stretches('of_parts')
+    SELECT part, place, start_ns, end_ns, event_id, label FROM innermost_stretches('of_parts')
 ),
 on_parts AS MATERIALIZED (
-    SELECT parts.part, waits.start_ns, waits.end_ns, waits.gap
-    FROM waits
-    JOIN few('parts') AS parts
-        ON waits.run = parts.run AND waits.rank = parts.rank AND waits.thread = parts.thread AND waits.sort = parts.sort
+    SELECT parts.part, gaps.start_ns, gaps.end_ns, gaps.gap, row_number() OVER () AS row
+    FROM query_table(gaps) AS gaps
+    JOIN few('gap_parts') AS parts
+        ON gaps.run = parts.run AND gaps.rank = parts.rank AND gaps.thread IS NOT DISTINCT FROM parts.gap_thread
 ),
 -- Stretches of a part do not overlap, so those in a gap follow each other: from the last one that began by its start on, to the
 -- last one that began before its end.
 spans AS (
-    SELECT gaps.*, coalesce(begun.place, firsts.place) AS first_place, ended.place AS last_place
-    FROM on_parts AS gaps
-    JOIN (SELECT part, min(place) AS place FROM stretches GROUP BY part) AS firsts ON gaps.part = firsts.part
-    ASOF JOIN stretches AS ended ON gaps.part = ended.part AND gaps.end_ns > ended.start_ns
-    ASOF LEFT JOIN stretches AS begun ON gaps.part = begun.part AND gaps.start_ns >= begun.start_ns
+    SELECT row, min(place) AS begun_place, max(place) AS last_place
+    FROM (
+        SELECT row, count(is_stretch) OVER (ROWS UNBOUNDED PRECEDING) AS place
+        FROM (
+            SELECT part, start_ns AS at_ns, NULL::BIGINT AS row, true AS is_stretch FROM stretches
+            UNION ALL
+            SELECT part, unnest([start_ns, end_ns - 1]), row, NULL FROM on_parts
+            ORDER BY part, at_ns, row NULLS FIRST
+        )
+    )
+    WHERE row IS NOT NULL
+    GROUP BY row
 )
 SELECT
-    spans.gap, stretches.sort, stretches.event_id, labels.label,
-    least(stretches.end_ns, spans.end_ns) - greatest(stretches.start_ns, spans.start_ns) AS part_ns
-FROM (SELECT gap, start_ns, end_ns, unnest(range(first_place, last_place + 1)) AS place FROM spans) AS spans
-JOIN stretches ON spans.place = stretches.place
+    gaps.gap, parts.sort, stretches.event_id, labels.label,
+    least(stretches.end_ns, gaps.end_ns) - greatest(stretches.start_ns, gaps.start_ns) AS part_ns
+FROM (
+    SELECT gap, start_ns, end_ns, unnest(range(first_place, last_place + 1)) AS place
+    FROM (
+        SELECT gaps.*, greatest(spans.begun_place, firsts.place) AS first_place, spans.last_place
+        FROM spans
+        JOIN on_parts AS gaps ON spans.row = gaps.row
+        JOIN (SELECT part, min(place) AS place FROM stretches GROUP BY part) AS firsts ON gaps.part = firsts.part
+        ORDER BY first_place
+    )
+) AS gaps
+JOIN stretches ON gaps.place = stretches.place
+JOIN few('parts') AS parts ON stretches.part = parts.part
 LEFT JOIN few('labels') AS labels ON stretches.label = labels.code
-WHERE least(stretches.end_ns, spans.end_ns) > greatest(stretches.start_ns, spans.start_ns);
+WHERE least(stretches.end_ns, gaps.end_ns) > greatest(stretches.start_ns, gaps.start_ns);
 
 -- gap_owners: the part of each gap for which each host slice was the innermost of its sort.
 -- parameter events TABLE  `events`, or a part of it

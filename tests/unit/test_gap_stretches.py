@@ -38,6 +38,18 @@ def test_gaps_have_the_stretches_of_innermost_ops_that_overlap_them() -> None:
     ]  # fmt: skip
 
 
+def test_gaps_have_no_ops_of_other_threads() -> None:
+    """The gap of thread 2 begins before all its ops, while `a` goes on in thread 1."""
+    ops = [host(1, "a", 0, 100), host(2, "b", 50, 60) | {"thread": 2}]
+    gaps = """
+        WITH gaps(gap, thread, start_ns, end_ns) AS (VALUES (1, 1, 10, 20), (2, 2, 40, 70)),
+        placed AS (SELECT *, run, rank, 0 AS device, 7 AS stream FROM gaps, traces)
+        SELECT gap, label, part_ns FROM gap_stretches(events, placed, ['op']) ORDER BY gap
+    """
+    trace = stored(events=ops, traces=[{}])
+    assert trace.sql(gaps).rows() == [(1, "a", 10), (2, "b", 10)]
+
+
 def kernel(number: int, start: int, end: int, stream: int) -> dict[str, object]:
     """A kernel without a launch."""
     return event(
