@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def cache_verbs(ctx: click.Context) -> None:
     """Show what is kept of large traces and of URLs, or clear it.
 
-    On a terminal, outside CI, a trace of 40 MB of text or more is kept for the next command, with
+    On a terminal, outside CI, a trace of 2 MB of text or more is kept for the next command, with
     answers about it: read again only if its content or profframe has changed. So is the copy of
     each file of a URL: it is copied again only if its etag, or its size and time, have changed. The
     least recently used go first.
