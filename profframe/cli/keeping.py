@@ -22,8 +22,10 @@ from profframe.show.units import size
 SWITCH: Final = "PROFFRAME_CACHE"
 """Environment variable: 0 to keep nothing, or the folder."""
 LEAST_BYTES: Final = 2_000_000
-"""Bytes of text. To keep a GPU trace of 2 MB takes 0.35 s of processor time after the answer; `show`
-of it then takes 1.2 s in place of 2.6, and a new question 1.2 s in place of 1.3."""
+"""Bytes of text. To keep a GPU trace of 2 MB takes 0.35 s of processor time after the answer.
+
+`show` of it then takes 1.2 s in place of 2.6, and a new question 1.2 s in place of 1.3.
+"""
 MOST_BYTES: Final = 5 * 1024**3
 _MOST_SHARE: Final = 10
 """It takes a tenth of the free disk at most."""

@@ -18,9 +18,7 @@ _MODEL_COLUMNS: Final = ("model", *_RATES)
 _SHARED_COLUMNS: Final = ("cache_bytes", "bandwidth_bytes_per_s")
 """Columns that the source may also fill."""
 _OUTPUTS: Final = (*_MODEL_COLUMNS, *_SHARED_COLUMNS, "memory_bytes")
-_TYPES: Final = MappingProxyType(
-    {name: schema.DEVICES.arrow.field(name).type for name in _OUTPUTS}
-)
+_TYPES: Final = MappingProxyType({name: schema.DEVICES.arrow.field(name).type for name in _OUTPUTS})
 
 PEAKS: Final = ("bandwidth_bytes_per_s", *_RATES)
 """Columns with the peaks of a device."""
