@@ -45,7 +45,8 @@ NAMED: Final = (NoTraceFoundError, AnswerError)
 """Errors that may come from what was typed, not from what was read."""
 _LISTED: Final = re.compile(r" \(known: [^()]*\)| \(?Did you mean (one of: )?'.*'\??\)?$")
 _IMPORTING: Final = "<frozen importlib._bootstrap>"
-_COLLECTED_AFTER: Final = 100_000
+_COLLECTED_AFTER: Final = 1_000_000
+"""Python's garbage collector runs after this many new objects."""
 _RETRY_S: Final = 0.05
 _GRACE_S: Final = 1.5
 """Seconds from Ctrl-C until the process ends, whatever it is doing."""

@@ -25,7 +25,7 @@ from profframe.query.rules import ANSWER, SHARED_FIRST, Advice, Paths, assemble
 from profframe.query.rules import rules as all_rules
 from profframe.query.sources import tables_for
 
-_WORD: Final = re.compile(r"\w+")
+_WORD: Final = re.compile(r"\w+", re.ASCII)
 
 
 def catalogue() -> tuple[Answer, ...]:

@@ -28,12 +28,12 @@ SHARED_STEPS: Final = (
 )  # fmt: skip
 """Macros of one parameter, ``events``, that no parameter of an answer changes."""
 
-_CALL: Final = re.compile(r"\b(\w+)\s*\(")  # without \b a long word takes the square of its length
+_LAST_WORD_BACKWARDS: Final = re.compile(r"\s*(\w+)")
 _CALL_WITH: Final = re.compile(r"(\w+)\(([^()]*)")
 _TABLE: Final = re.compile(r"query_table\((\w+)\)")
 _HEAD: Final = re.compile(r"CREATE OR REPLACE TEMP MACRO \w+\(([^)]*)\)")
 _PARAMETER: Final = re.compile(r"(\w+)(?: := '\w*')?(?:, |\Z)")
-_WORD: Final = re.compile(r"\w+")
+_WORD: Final = re.compile(r"\w+", re.ASCII)
 _MACRO: Final = re.compile(r"^CREATE OR REPLACE TEMP MACRO (\w+)\(.*?;$", re.DOTALL | re.MULTILINE)
 
 
@@ -118,13 +118,12 @@ def load_apart(connection: duckdb.DuckDBPyConnection, sql: str, steps: Mapping[s
     shared = _STATES[connection].shared
     if shared is None:
         raise ValueError("the connection shares no macros")
-    needed = definitions(sql, steps.keys())
+    needed = definitions(sql)
     with shared.lock:
-        for name in needed.keys() - shared.names - steps.keys():
-            for inner, macro in definitions(f"{name}(").items():
-                if inner not in shared.names:
-                    connection.execute(macro.replace(" TEMP MACRO ", " MACRO ", 1))
-                    shared.names.add(inner)
+        for name, macro in needed.items():
+            if name not in shared.names:
+                connection.execute(macro.replace(" TEMP MACRO ", " MACRO ", 1))
+                shared.names.add(name)
     for name, rows in steps.items():
         connection.execute(f"{_signature(needed[name])}\n{rows};")
 
@@ -172,6 +171,11 @@ def definitions(sql: str, opaque: Collection[str] = ()) -> Mapping[str, str]:
     >>> list(definitions("SELECT device_class('kernel', 'gemm')"))
     ['is_communication', 'is_busy', 'device_class']
     """
+    return _definitions(sql, frozenset(opaque))
+
+
+@lru_cache(maxsize=256)  # several ask this of the same SQL, which takes a quarter of a millisecond
+def _definitions(sql: str, opaque: frozenset[str]) -> Mapping[str, str]:
     macros, ordered = _macros(), dict[str, str]()
     visited = set[str]()
 
@@ -183,8 +187,14 @@ def definitions(sql: str, opaque: Collection[str] = ()) -> Mapping[str, str]:
                     add(_called(name))
                 ordered[name] = macros[name]
 
-    add(_CALL.findall(COMMENT.sub("", sql)))
-    return ordered
+    add(_calls(COMMENT.sub("", sql)))
+    return MappingProxyType(ordered)
+
+
+def _calls(sql: str) -> list[str]:
+    """Words before an opening parenthesis: names that SQL calls, and keywords."""
+    before = (text[::-1] for text in sql.split("(")[:-1])
+    return [match[1][::-1] for match in map(_LAST_WORD_BACKWARDS.match, before) if match]
 
 
 def names() -> Collection[str]:
@@ -202,7 +212,7 @@ def names() -> Collection[str]:
 def _called(name: str) -> tuple[str, ...]:
     """Macros that a macro calls itself, and its own name."""
     macros = _macros()
-    return tuple(word for word in _CALL.findall(macros[name]) if word in macros)
+    return tuple(word for word in _calls(macros[name]) if word in macros)
 
 
 @cache

@@ -27,7 +27,7 @@ IN_EACH_TRACE: Final[Mapping[str, Columns]] = MappingProxyType(
     {name: None for name in schema.TABLES if name not in schema.OPTIONAL_TABLES}
 )
 """All columns of the tables that are not optional."""
-_WORD: Final = re.compile(r"\w+")
+_WORD: Final = re.compile(r"\w+", re.ASCII)
 
 
 def tables_for(sql: str) -> Mapping[str, Columns]:
