@@ -48,19 +48,25 @@ names AS MATERIALIZED (
     SELECT *, dense_rank() OVER (ORDER BY label, class) AS label_id
     FROM (
         SELECT
-            kind,
-            name,
-            kernel_category,
-            device_class(kind, kernel_category) AS class,
-            CASE WHEN kind = 'kernel' AND kernel_category IN ('gemm', 'convolution') THEN product_precision(name) END
-                AS precision,
+            *,
             CASE coalesce(getvariable('per'), 'name')
                 WHEN 'name' THEN name
-                WHEN 'short_name' THEN short_name(kind, name)
+                WHEN 'short_name' THEN short_label
                 WHEN 'category' THEN kernel_category
-                ELSE device_class(kind, kernel_category)
+                ELSE class
             END AS label
-        FROM (SELECT DISTINCT kind, name, kernel_category FROM kernels)
+        FROM (
+            SELECT
+                kind,
+                name,
+                kernel_category,
+                device_class(kind, kernel_category) AS class,
+                CASE WHEN kind = 'kernel' AND kernel_category IN ('gemm', 'convolution') THEN product_precision(name) END
+                    AS precision,
+                CASE WHEN coalesce(getvariable('per'), 'name') IN ('name', 'short_name') THEN short_name(kind, name) END
+                    AS short_label
+            FROM (SELECT DISTINCT kind, name, kernel_category FROM kernels)
+        )
     )
 ),
 labelled AS MATERIALIZED (
@@ -75,7 +81,7 @@ labels AS (
     SELECT sums.*, names.label, names.class, names.short_label
     FROM (SELECT run, rank, label_id, sum(total_ns) AS total_ns FROM labelled GROUP BY run, rank, label_id) AS sums
     JOIN (
-        SELECT label_id, any_value(label) AS label, any_value(class) AS class, any_value(short_name(kind, name)) AS short_label
+        SELECT label_id, any_value(label) AS label, any_value(class) AS class, any_value(short_label) AS short_label
         FROM names
         GROUP BY label_id
     ) AS names

@@ -10,13 +10,13 @@
 -- example: SELECT launch_site_name('a.py(3): f;b.py(1): main',
 -- {'name': 'x', 'python_stack': 'b.py(1): main', 'inference_phase': NULL})
 CREATE OR REPLACE TEMP MACRO launch_site_name(stack, annotation) AS coalesce(
-    CASE
-        WHEN annotation.name IS NULL THEN frame_of(stack)
-        WHEN annotation.python_stack IS NULL THEN frame_of(stack)
-        WHEN suffix(stack, annotation.python_stack) THEN frame_of(
-            left(stack, (length(stack) - length(annotation.python_stack))::BIGINT)
-        )
-    END,
+    frame_of(
+        CASE
+            WHEN annotation.name IS NULL OR annotation.python_stack IS NULL THEN stack
+            WHEN suffix(stack, annotation.python_stack)
+                THEN left(stack, (length(stack) - length(annotation.python_stack))::BIGINT)
+        END
+    ),
     CASE
         WHEN regexp_full_match(annotation.name, 'ProfilerStep#\d+') THEN NULL
         WHEN
