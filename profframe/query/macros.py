@@ -12,10 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import duckdb
+import pyarrow as pa
 
 from profframe.query.header import COMMENT, sql_directory
 
@@ -24,9 +25,39 @@ Once = Callable[[object, Callable[[], None]], object]
 
 SHARED_STEPS: Final = (
     "lanes", "launched_work", "queue_changes", "device_places", "work_by_name", "work_by_op",
-    "collective_slices", "pipeline_actions",
+    "work_by_launch_site", "collective_slices", "pipeline_actions",
 )  # fmt: skip
 """Macros of one parameter, ``events``, that no parameter of an answer changes."""
+
+
+class RareStep(NamedTuple):
+    """A shared step that has no rows for most traces, and takes long to plan."""
+
+    only_if: str
+    """SQL: whether an event may lead to a row."""
+    columns: pa.Schema
+    """What DuckDB makes of its columns."""
+
+
+RARE_STEPS: Final[Mapping[str, RareStep]] = MappingProxyType(
+    {
+        "work_by_launch_site": RareStep(
+            "replays IS NOT NULL OR (is_busy(kind) AND op_id IS NULL AND launch_id IS NOT NULL)",
+            pa.schema(
+                {
+                    "run": pa.string(),
+                    "rank": pa.int32(),
+                    "kind": pa.string(),
+                    "name": pa.string(),
+                    "kernel_category": pa.string(),
+                    "launch_site": pa.string(),
+                    "site_ns": pa.decimal128(38, 0),
+                }
+            ),
+        )
+    }
+)
+"""Those of the shared steps that are not planned where no event leads to a row."""
 
 _LAST_WORD_BACKWARDS: Final = re.compile(r"\s*(\w+)")
 _CALL_WITH: Final = re.compile(r"(\w+)\(([^()]*)")
@@ -118,12 +149,13 @@ def load_apart(connection: duckdb.DuckDBPyConnection, sql: str, steps: Mapping[s
     shared = _STATES[connection].shared
     if shared is None:
         raise ValueError("the connection shares no macros")
-    needed = definitions(sql)
+    needed = definitions(sql, steps.keys())
     with shared.lock:
-        for name, macro in needed.items():
-            if name not in shared.names:
-                connection.execute(macro.replace(" TEMP MACRO ", " MACRO ", 1))
-                shared.names.add(name)
+        for name in needed.keys() - shared.names - steps.keys():
+            for inner, macro in definitions(f"{name}(").items():
+                if inner not in shared.names:
+                    connection.execute(macro.replace(" TEMP MACRO ", " MACRO ", 1))
+                    shared.names.add(inner)
     for name, rows in steps.items():
         connection.execute(f"{_signature(needed[name])}\n{rows};")
 
