@@ -182,9 +182,9 @@ class Advice(Answer):
         numbers = {condition: n for n, condition in enumerate(dict.fromkeys(conditions))}
         columns = ", ".join(f"{condition} AS c{n}" for condition, n in numbers.items())
         names = ", ".join(f"coalesce(bool_or({test}), false) AS {c}" for test, c in tests.items())
-        rows = f" FROM (SELECT {names} FROM shared_names) AS of_names" if tests else ""
+        rows = f" FROM (FROM shared_names SELECT {names}) AS of_names" if tests else ""
         chosen = ", ".join(f"c{numbers[condition]}" for condition in conditions)
-        return f"SELECT {chosen} FROM (SELECT {columns}{rows})"
+        return f"FROM (SELECT {columns}{rows}) SELECT {chosen}"
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:

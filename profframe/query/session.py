@@ -323,6 +323,11 @@ class Session:
         held = self.source.held(dict.fromkeys(tables)) if self.keeps_plans else None
         return held is not None and not any(rows.num_rows for rows in held.values())
 
+    def lacks(self, table: str, column: str) -> bool:
+        """Whether it is known, without a question, that a column of a table has no values."""
+        held = self.source.held({table: frozenset({column})}) if self.keeps_plans else None
+        return held is not None and held[table][column].null_count == held[table].num_rows
+
     def sql(self, text: str) -> pl.DataFrame:
         """The rows of one SELECT; errors are those of `profframe.query.run.query`."""
         views = tables_for("".join([text, *macros.definitions(text).values()]))

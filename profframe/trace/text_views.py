@@ -40,7 +40,10 @@ _SYNCHRONISING: Final = """
     WHERE is_synchronising(name)
 """
 _HAS_PHASES = "SELECT coalesce(bool_or(phase_id IS NOT NULL), false) FROM events"
+_MEMORY = ("memory", "allocations")
 _HAS_MEMORY = "SELECT EXISTS (FROM memory) OR EXISTS (FROM allocations)"
+_OWN_ORDER = "self_ns"
+"""What the answer self_times is in the order of: to sort it again is a question more."""
 _MOST_EVENTS: Final = 100_000
 """A notebook shows findings of a trace of at most this many events: of more they take seconds."""
 
@@ -206,7 +209,9 @@ def header(trace: BaseTrace, sort: str = "self_ns") -> TraceHeader:
     if quick.words.is_all:
         return TraceHeader(**own)
     ask, none = generated_questions, pl.DataFrame()
-    has_phases = own_rows(trace, _HAS_PHASES).item()
+    session = trace._session  # noqa: SLF001 - of the trace's own package
+    has_phases = not session.lacks("events", "phase_id") and own_rows(trace, _HAS_PHASES).item()
+    has_memory = not session.are_empty(_MEMORY) and own_rows(trace, _HAS_MEMORY).item()
     has_kernels = quick.overview["kernels"].sum() > 0
     return TraceHeader(
         **own,
@@ -214,9 +219,9 @@ def header(trace: BaseTrace, sort: str = "self_ns") -> TraceHeader:
         phases=ask.phases(trace) if has_phases else none,
         mfu=_mfu(trace, has_phases) if has_kernels else none,
         energy=ask.energy(trace) if _has_counters(quick) else none,
-        memory_peak=ask.memory_peak(trace) if own_rows(trace, _HAS_MEMORY).item() else none,
+        memory_peak=ask.memory_peak(trace) if has_memory else none,
         advice=query.advice(trace),
-        self_times=ask.self_times(trace, sort=sort),
+        self_times=ask.self_times(trace, sort=None if sort == _OWN_ORDER else sort),
         frameworks=question(trace, "frameworks"),
         synchronising=own_rows(trace, _SYNCHRONISING),
     )

@@ -23,7 +23,9 @@ from profframe.trace import (
 )
 from profframe.trace.argument_hints import suggest_filter_calls
 from profframe.trace.base_trace import BaseTrace
-from profframe.trace.plots import Plots
+
+if TYPE_CHECKING:
+    from profframe.trace.plots import Plots
 
 
 @suggest_filter_calls
@@ -265,6 +267,8 @@ class Trace(BaseTrace):
     @property
     def plot(self) -> Plots:
         """Answers as charts (``pip install 'profframe[plot]'``): ``trace.plot.kernels()``, ..."""
+        from profframe.trace.plots import Plots
+
         return Plots(self)
 
     @property
