@@ -13,16 +13,18 @@ from functools import lru_cache, partial
 from io import RawIOBase
 from itertools import chain
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from profframe import schema
 from profframe.errors import StoreError
 from profframe.remote.trees import remote
 from profframe.store.schema_steps import may_lack, old_names
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 VERSION_KEY: Final = b"profframe.schema_version"
 """Key of the schema version in the metadata of every Parquet file."""
@@ -71,6 +73,8 @@ def with_dictionaries(
     file: Path | IO[bytes] | RawIOBase, table: str | None, *, pre_buffer: bool = False
 ) -> pq.ParquetFile:
     """A file to read, with the repeated texts of its table as dictionaries."""
+    import pyarrow.parquet as pq
+
     columns = () if table is None else schema.TABLES[table]
     texts = [column.name for column in columns if column.type == schema.NAME]
     opened = partial(pq.ParquetFile, file, pre_buffer=pre_buffer)
@@ -344,6 +348,8 @@ def write_file(file: Path, name: str, parts: Iterable[pa.Table]) -> None:
     parts
         Its rows in the schema's columns and types, in their order.
     """
+    import pyarrow.parquet as pq
+
     table = schema.TABLES[name]
     rest = iter(parts)
     first = next(rest, table.arrow.empty_table())

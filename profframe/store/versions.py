@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
-
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from profframe import schema
 from profframe.errors import StoreError, StoreVersionError
@@ -14,6 +12,9 @@ from profframe.query.selection import literal
 from profframe.store.facts_version import facts_version
 from profframe.store.parquet import VERSION_KEY
 from profframe.store.schema_steps import OLDEST, lacks
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _CHECK: Final = schema.CHECKS["another_version"]
 _OLDER: Final = schema.CHECKS["older_schema"]

@@ -23,18 +23,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from profframe.errors import StoreError
 from profframe.store.layout import CATALOGUE
 from profframe.store.manifest import PACK
 from profframe.store.parquet import reading
 from profframe.system.drafts import draft
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 COLUMNS: Final = pa.schema(
     [
@@ -452,6 +454,8 @@ def _with_segments(files: SegmentFiles, use: Callable[[Sequence[Segment]], Value
 @contextmanager
 def _opened(files: SegmentFiles) -> Iterator[list[Segment]]:
     """All segments that count, the earliest first."""
+    import pyarrow.parquet as pq
+
     names = in_order(files.names())
     with ExitStack() as stack:
         segments: list[Segment] = []
@@ -503,6 +507,8 @@ def damaged(files: SegmentFiles) -> list[str]:
 
 
 def _encoded(rows: pa.Table, folds: Sequence[str]) -> bytes:
+    import pyarrow.parquet as pq
+
     present = {*rows.column_names}
     arrays: list[Any] = [
         rows[field.name] if field.name in present else pa.nulls(len(rows), field.type)

@@ -13,7 +13,6 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from profframe import schema
 from profframe.errors import ParameterError, StoreError
@@ -218,6 +217,8 @@ def _records(root: Path, name: str) -> Iterator[Kept]:
 
 def read(file: Path, types: pa.Schema | None = None, runs: Sequence[str] | None = None) -> pa.Table:
     """Rows of some runs, checked; columns that are missing are NULL."""
+    import pyarrow.parquet as pq
+
     try:
         check_is_file(file)
         with pq.ParquetFile(file) as reader:
@@ -254,6 +255,8 @@ def _damaged(file: Path, why: str) -> StoreError:
 
 
 def _write(file: Path, rows: pa.Table) -> None:
+    import pyarrow.parquet as pq
+
     pq.write_table(
         rows,
         file,
