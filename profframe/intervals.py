@@ -168,7 +168,7 @@ def stab(group: Ints, start: Ints, end: Ints, at_group: Ints, at: Ints) -> Ints:
     """
     matches = np.full(at.size, -1, np.int64)
     # Where points are many, nearly all intervals hold one: to look for the others takes longer.
-    holding = _holding(start, end, at) if at.size < start.size else np.arange(start.size)
+    holding = _holding(start, end, at) if 2 * at.size < start.size else np.arange(start.size)
     if not holding.size:
         return matches
     group, start, end = group[holding], start[holding], end[holding]

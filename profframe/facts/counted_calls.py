@@ -315,18 +315,12 @@ def outermost(events: pa.Table, has_work: Mask) -> Ints:
     reached = np.maximum.accumulate(np.append(-1, end))[:-1]
     is_outermost = places > reached
     places, end = places[is_outermost], end[is_outermost]
-    at = _last_at(places, rows.size)
-    inside = (at >= 0) & (np.arange(rows.size) <= np.append(end, -1)[at])
-    owner[rows] = np.where(inside, np.append(rows[places], -1)[at], UNKNOWN)
+    # Gaps and owners take turns.
+    sizes = np.diff(np.stack((places, end + 1), axis=1).reshape(-1), prepend=0, append=rows.size)
+    owners = np.full(sizes.size, UNKNOWN, np.int64)
+    owners[1::2] = rows[places]
+    owner[rows] = np.repeat(owners, sizes)
     return owner
-
-
-def _last_at(places: Ints, size: int) -> Ints:
-    """For each place below ``size`` which of the ascending ones is the last at or before it."""
-    is_one = np.zeros(size, np.int64)
-    is_one[places] = 1
-    at: Ints = np.cumsum(is_one) - 1
-    return at
 
 
 def recorded_work(events: pa.Table, name: str) -> Ints:

@@ -66,6 +66,7 @@ def starting_at(events: pa.Table, rows: Ints, marks: pa.Table) -> Ints:
 
 
 _MARKS: Final = ["thread", "time_ns"]
+_MOST_DIGITS: Final = 18
 _FACTORS: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
 
@@ -219,7 +220,8 @@ def _next(events: pa.Table, slices: Ints, thread: Ints, at: Ints) -> Ints:
 def _of_correlation(events: pa.Table, slices: Ints, flows: pa.Table, rows: Ints) -> Ints:
     """The slice that starts where an arrow starts or ends, and has its id as correlation."""
     texts = flows.select(["flow_id"]).take(rows)["flow_id"].combine_chunks()
-    is_number: Mask = pc.fill_null(pc.match_substring_regex(texts, r"^[0-9]{1,18}$"), False)
+    is_short = pc.less_equal(pc.binary_length(texts), _MOST_DIGITS)
+    is_number: Mask = pc.fill_null(pc.and_(pc.ascii_is_decimal(texts), is_short), False)
     number = pc.if_else(is_number, texts, "0").cast(pa.int64()).to_numpy()
     slices = slices[numbers(events, "correlation")[slices] != 0]
     own = [numbers(events, name)[slices] for name in ("correlation", "thread", "start_ns")]

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from profframe.facts.arrays import ids, is_kind, numbers, present, source_order
+from profframe.facts.arrays import ids, is_kind, last_equal, numbers, present, source_order
 from profframe.facts.fact import Output, Tables, any_of, columns, fact, of_events
 from profframe.facts.flow_ends import ARROW_COLUMNS, arrows, starting_at
 from profframe.facts.kinds import FORWARD_ARROWS
@@ -93,10 +93,10 @@ def forward_threads(tables: Tables, rows: Ints, forwards: Ints, backwards: Ints)
     thread, number = numbers(events, "thread"), numbers(events, "fwd_thread")
     thread_of_id = dict(zip(threads["tid"].to_pylist(), threads["thread"].to_pylist(), strict=True))
     distinct, place = np.unique(number[rows], return_inverse=True)
-    thread_of = {n: thread_of_id.get(str(n), -1) if n > 0 else -1 for n in distinct.tolist()}
-    pairs = zip(number[backwards].tolist(), thread[forwards].tolist(), strict=True)
-    thread_of |= {n: thread_ for n, thread_ in pairs if n > 0}
-    return np.array([thread_of[n] for n in distinct.tolist()], np.int64)[place]
+    by_id = [thread_of_id.get(str(n), -1) for n in distinct.tolist()]
+    of_pairs = last_equal(number[backwards], thread[forwards], distinct)
+    thread_of = np.where(of_pairs >= 0, of_pairs, np.array(by_id, np.int64))
+    return np.where(distinct > 0, thread_of, -1)[place]
 
 
 def _by_number(events: pa.Table, forwards: Ints, rows: Ints, thread: Ints) -> Ints:

@@ -108,6 +108,8 @@ def launches(tables: Tables) -> Output:
     """
     events = tables["events"]
     device, launch, odd = device_calls(events)
+    if not device.size:  # only arrows and counters may say something
+        return launch_columns(events, *with_list_arrows(tables, launch, launch.copy()))
     op = _ops_around(events, launch)
     named = naming_ops(events)
     op = np.where(op < 0, named, op)
@@ -133,10 +135,11 @@ def with_list_arrows(tables: Tables, launch: Ints, op: Ints) -> tuple[Ints, Ints
     # Arrows only fill what correlations and ids leave open: all they say is what begins at a
     # moment.
     source[is_linked] = -1
-    is_call = is_kind(events, schema.LAUNCH_KINDS)[source] & (source >= 0)
-    calls = np.where(is_call, source, -1)
-    op = np.where(is_call, _ops_around(events, calls), np.where(source >= 0, source, op))
-    launch = np.where(is_call, source, launch)
+    if (source >= 0).any():
+        is_call = is_kind(events, schema.LAUNCH_KINDS)[source] & (source >= 0)
+        calls = np.where(is_call, source, -1)
+        op = np.where(is_call, _ops_around(events, calls), np.where(source >= 0, source, op))
+        launch = np.where(is_call, source, launch)
     launch, op, more = place_counted(tables, launch, op)
     return launch, op, (*notes, *more)
 

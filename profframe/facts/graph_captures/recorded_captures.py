@@ -51,11 +51,18 @@ def _matches(events: pa.Table, texts: Sequence[str], pattern: re.Pattern[str]) -
 def outermost(events: pa.Table, *patterns: re.Pattern[str]) -> Mask:
     """Rows that are calls with these names, but not within another one."""
     calls = is_call(events, *patterns) & present(events, "preorder")
-    if calls.any():
-        parent = numbers(events, "parent_id", missing=-1)
+    parent = numbers(events, "parent_id", missing=-1)
+    if _have_children(parent, calls):
         # Nsight nests a call of the driver in one of the runtime: that is one launch, not two.
         calls &= np.append(nearest(parent, calls), -1)[parent] < 0
     return calls
+
+
+def _have_children(parent: Ints, calls: Mask) -> bool:
+    """Whether anything is directly inside one of the calls: of most sources nothing is."""
+    is_parent = np.zeros(parent.size + 1, np.bool_)
+    is_parent[parent] = True
+    return bool((is_parent[:-1] & calls).any())
 
 
 def without_work(events: pa.Table, launch: Ints, *patterns: re.Pattern[str]) -> Ints:
@@ -68,8 +75,10 @@ def without_work(events: pa.Table, launch: Ints, *patterns: re.Pattern[str]) -> 
         return np.empty(0, np.int64)
     ran = np.zeros(events.num_rows + 1, np.bool_)
     ran[launch[is_kind(events, schema.DEVICE_KINDS)]] = True
-    inner = np.flatnonzero(ran[:-1] & is_kind(events, schema.LAUNCH_KINDS))
-    ran[np.append(nearest(numbers(events, "parent_id", missing=-1), calls), -1)[inner]] = True
+    parent = numbers(events, "parent_id", missing=-1)
+    if _have_children(parent, calls):
+        inner = np.flatnonzero(ran[:-1] & is_kind(events, schema.LAUNCH_KINDS))
+        ran[np.append(nearest(parent, calls), -1)[inner]] = True
     rows = np.flatnonzero(calls & ~ran[:-1])
     order: Ints = np.argsort(numbers(events, "start_ns")[rows], kind="stable")
     return rows[order]
