@@ -150,7 +150,13 @@ def distinct(values: Ints) -> tuple[Ints, Ints]:
 
 def stream_codes(events: pa.Table | ColumnView) -> Ints:
     """A number for the device and stream of each row."""
-    return combined(*(numbers(events, name, missing=-1) for name in ("device", "stream")))
+
+    def codes(_: pa.ChunkedArray | None = None) -> Ints:
+        return _fixed(combined(*(numbers(events, n, missing=-1) for n in ("device", "stream"))))
+
+    if not isinstance(events, ColumnView):
+        return codes()
+    return once(events, "stream", ("with", events.columns["device"]), codes)
 
 
 def encoded(codes: Ints, texts: Sequence[str] | pa.StringArray) -> pa.DictionaryArray:

@@ -460,8 +460,13 @@ def _traces(
         "accounted": json.dumps({name: count for name, count in accounted.items() if count}),
     }
     names = row.keys() - {"run", "rank", "rank_source"}
-    types = [(field.name, field.type) for field in schema.TRACES.arrow if field.name in names]
-    return pa.table({name: pa.array([row.get(name)], type_) for name, type_ in types})
+    return pa.table(
+        {
+            column.name: pa.array([row.get(column.name)], column.type)
+            for column in schema.TRACES
+            if column.name in names
+        }
+    )
 
 
 def _span(tables: Mapping[str, pa.Table]) -> tuple[int | None, int | None]:

@@ -51,6 +51,9 @@ def live_device_type(by_events: str | None, use_device: str | None) -> str | Non
 
 _BANDWIDTHS: Final = {"memoryBandwidth": 1.0, "globalMemoryBandwidth": 1000.0}
 """Fields of memory bandwidth in databases, and their units in bytes per second."""
+_COLUMNS: Final = pa.schema(
+    [schema.DEVICES.arrow.field(name) for name in schema.READER_COLUMNS["devices"]]
+)
 _ALIKE: Final = ("name", "multiprocessors", "compute_capability")
 """Columns that are equal for devices of one model, whose memory differs slightly."""
 
@@ -87,10 +90,8 @@ def devices(properties: str | None, used: Iterable[int]) -> pa.Table:
     template = next(iter(rows.values())) if len(kinds) == 1 else {}
     for number in used:
         rows.setdefault(number, template)
-    names = schema.READER_COLUMNS["devices"]
-    fields = [schema.DEVICES.arrow.field(name) for name in names]
     records = [{"device": number} | rows[number] for number in sorted(rows)]
-    return pa.Table.from_pylist(records, pa.schema(fields))
+    return pa.Table.from_pylist(records, _COLUMNS)
 
 
 def _objects(properties: str | None) -> list[dict[str, object]]:
