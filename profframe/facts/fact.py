@@ -43,7 +43,7 @@ class ColumnBuilder:
     @classmethod
     def of(cls, table: pa.Table) -> ColumnBuilder:
         """Wrap a table; nothing is copied."""
-        names = zip(table.column_names, table.columns, strict=True)
+        names = zip(table.schema.names, table.columns, strict=True)
         return cls({}, table.num_rows).with_columns(dict(names))
 
     @property
@@ -65,7 +65,8 @@ class ColumnBuilder:
 
     def table(self) -> pa.Table:
         """All columns as a table."""
-        return pa.table({name: column.values for name, column in self.held.items()})
+        columns = [column.values for column in self.held.values()]
+        return pa.Table.from_arrays(columns, [*self.held])
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def table_parts(trace: NamedTrace) -> dict[str, Iterator[pa.Table]]:
         "rank_source": trace.rank_source,
         "facts_version": _VERSION,
     }
-    columns = dict(zip(traces.column_names, traces.columns, strict=True))
+    columns = dict(zip(traces.schema.names, traces.columns, strict=True))
     traces = pa.table(columns | {name: pa.array([value]) for name, value in source.items()})
     tables = {**trace.raw.tables, "traces": traces}
     tables.setdefault(schema.PROFILER_STEPS.name, schema.empty(schema.PROFILER_STEPS.name))

@@ -310,7 +310,7 @@ class Builder:
 
 def together(empty: pa.Table, parts: Sequence[pa.Table]) -> pa.Table:
     """The rows of some tables, with all columns of the empty one and one dictionary per column."""
-    if len(parts) == 1 and {*parts[0].column_names} >= {*empty.column_names}:
+    if len(parts) == 1 and {*parts[0].schema.names} >= {*empty.schema.names}:
         rows = parts[0]
         is_whole = all(column.num_chunks == 1 for column in rows.columns)
         return rows if is_whole else rows.unify_dictionaries()

@@ -206,7 +206,7 @@ def _first(flags: pa.ChunkedArray) -> int:
 
 def _note_rounded(rows: Mapping[RowTable, pa.Table], quality: Quality) -> None:
     count = sum(
-        _count(p["rounded"]) for p in rows.values() if "rounded" in p.column_names and p.num_rows
+        _count(p["rounded"]) for p in rows.values() if p.num_rows and "rounded" in p.schema.names
     )
     if count:
         quality.note("sub_nanosecond_time", count)
@@ -352,7 +352,7 @@ def _events(rows: pa.Table, quality: Quality) -> pa.Table:
     rows = _with_durations(rows, quality)
     event_id = np.arange(rows.num_rows, dtype=np.int64)
     nulls_of = nulls(rows.num_rows)
-    given = frozenset(rows.column_names)
+    given = frozenset(rows.schema.names)
     new = {name: nulls_of(SOURCE_VALUES[name]) for name in DEVICE_ARGS if name not in given}
     rows = rows.drop_columns(["phase", "bad_dur"])
     return _with_columns(rows, new | {"event_id": pa.array(event_id)})
@@ -391,7 +391,7 @@ def _with_durations(rows: pa.Table, quality: Quality) -> pa.Table:
 def _with_columns(rows: pa.Table, new: Mapping[str, pa.Array]) -> pa.Table:
     """Rows, which may be on disk, with more columns."""
     if not isinstance(rows, SpooledTable):  # it would copy its list of columns for each
-        return pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **new})
+        return pa.table({**dict(zip(rows.schema.names, rows.columns, strict=True)), **new})
     for name, values in new.items():
         rows = rows.append_column(name, values)
     return rows

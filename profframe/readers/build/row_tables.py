@@ -159,7 +159,7 @@ def repeated(texts: Iterable[str | None]) -> pa.DictionaryArray:
 
 def replaced(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
     """Rows with new values in one column."""
-    return rows.set_column(rows.column_names.index(name), name, values)
+    return rows.set_column(rows.schema.get_field_index(name), name, values)
 
 
 def typed(array: pa.Array, type_: pa.DataType) -> pa.Array:
