@@ -335,7 +335,7 @@ def test_a_fact_that_does_not_apply_gives_nulls_and_does_not_run() -> None:
         ran.append("first")
         return Output()
 
-    host = {**tables(event("aten::mm", 0, 9)), "flows": pa.table({"time_ns": [None]})}
+    host: Tables = {**tables(event("aten::mm", 0, 9)), "flows": pa.table({"time_ns": [None]})}
     host = kinds(host)
     made = first(host)
     assert made["events"]["step"].to_pylist() == [None]
