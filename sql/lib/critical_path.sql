@@ -1,18 +1,5 @@
 -- The input of a critical path. The variable window_start_ns is the start of its window.
 
--- path_slices: host slices of non-zero duration.
--- parameter events TABLE  `events` of one (run, rank)
--- column event_id, kind, name, thread, depth, start_ns  as in events
--- column end_ns BIGINT  end of the slice
--- example: FROM path_slices(events)
-CREATE OR REPLACE TEMP MACRO path_slices(events) AS TABLE
-SELECT event_id, kind, name, thread, depth, start_ns, start_ns + dur_ns AS end_ns
-FROM query_table(events)
-WHERE
-    kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'other')
-    AND start_ns IS NOT NULL
-    AND dur_ns > 0;
-
 -- path_works: device work of non-zero duration.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, kind, name, launch_id, step, device, stream, start_ns  as in events
@@ -53,20 +40,30 @@ regexp_matches(
     '(?i)Synchronize|^(cuda|hip)(Free|FreeHost|HostFree)(_v[0-9]+)?$|^cuMem(Free|FreeHost)(_v[0-9]+)?$'
 );
 
--- path_events: host slices, work and syncs with numbers in place of texts; only syncs may lack a start.
--- parameter events TABLE  `events` of one (run, rank)
--- column event_id, thread  as in events
--- column role BIGINT  0: host slice; 1: call; 2: work; 3: copy; 4: sync
+-- path_events: all slices with numbers in place of texts, read once for a path.
+-- parameter events TABLE  `events` of one (run, rank), or of several with numbers of their own
+-- column event_id, thread, fwd_id  as in events
+-- column role BIGINT  0: host slice; 1: call; 2: work; 3: copy; 4: sync; NULL: a path has no use for it
 -- column root BIGINT  1: no slice is around it
 -- column device INTEGER  device; -1 where not known
 -- column stream INTEGER  stream; -1 where not known
 -- column launch_id BIGINT  event_id of the call that launched it; -1 where not known
 -- column start_ns  as in events
 -- column dur_ns BIGINT  duration; 0 where not known
+-- column hints BIGINT  a sum of 1: a call that returns when a device is done; 2: a call that makes a stream wait; 4: a copy that its
+-- host makes piece by piece, in the call: of pageable memory to a device; 8: part of a backward pass; 16: an op
 -- example: FROM path_events(events)
 CREATE OR REPLACE TEMP MACRO path_events(events) AS TABLE
+WITH names AS MATERIALIZED (
+    SELECT
+        name,
+        is_synchronising(name)::BIGINT + 2 * contains(name, 'StreamWaitEvent')::BIGINT AS of_call,
+        4 * is_of_pageable_memory(name)::BIGINT AS of_copy,
+        8 * contains(name, 'Backward')::BIGINT AS of_op
+    FROM (SELECT DISTINCT name FROM query_table(events) WHERE is_call(kind) OR kind IN ('memcpy', 'host_op'))
+)
 SELECT
-    event_id, thread,
+    event_id, thread, fwd_id,
     CASE
         WHEN is_call(kind) THEN 1
         WHEN kind = 'memcpy' THEN 3
@@ -79,32 +76,15 @@ SELECT
     coalesce(stream, -1) AS stream,
     coalesce(launch_id, -1) AS launch_id,
     start_ns,
-    coalesce(dur_ns, 0) AS dur_ns
-FROM query_table(events)
-WHERE role IS NOT NULL AND (start_ns IS NOT NULL OR kind = 'sync');
-
--- path_names: calls and copies whose names say what waits for what.
--- parameter events TABLE  `events` of one (run, rank)
--- column event_id  as in events
--- column synchronises BIGINT  1: a call that returns when a device is done
--- column awaits BIGINT  1: a call that makes a stream wait
--- column by_host BIGINT  1: a copy that its host makes piece by piece, in the call: of pageable memory to a device
--- example: FROM path_names(events)
-CREATE OR REPLACE TEMP MACRO path_names(events) AS TABLE
-WITH names AS (
-    SELECT
-        name, is_synchronising(name) AS synchronises, contains(name, 'StreamWaitEvent') AS awaits,
-        is_of_pageable_memory(name) AS pageable
-    FROM (SELECT DISTINCT name FROM query_table(events) WHERE is_call(kind) OR kind = 'memcpy')
-)
-SELECT
-    event_id,
-    (is_call(kind) AND synchronises)::BIGINT AS synchronises,
-    (is_call(kind) AND awaits)::BIGINT AS awaits,
-    (kind = 'memcpy' AND pageable)::BIGINT AS by_host
+    coalesce(dur_ns, 0) AS dur_ns,
+    CASE
+        WHEN kind = 'host_op' THEN 16 + CASE WHEN fwd_thread > 0 OR fwd_id IS NOT NULL THEN 8 ELSE coalesce(of_op, 0) END
+        WHEN fwd_thread > 0 OR fwd_id IS NOT NULL THEN 8
+        ELSE 0
+    END
+    + CASE WHEN is_call(kind) THEN coalesce(of_call, 0) WHEN kind = 'memcpy' THEN coalesce(of_copy, 0) ELSE 0 END AS hints
 FROM query_table(events) AS slice
-JOIN names ON slice.name = names.name
-WHERE (is_call(kind) AND (synchronises OR awaits)) OR (kind = 'memcpy' AND pageable);
+LEFT JOIN few('names') AS names ON slice.name = names.name;
 
 -- path_waits: syncs, the call that made each, what it waits for (-1: not known), and when that was marked (NULL: not known).
 -- of_stream: a stream waits; otherwise a host thread does.
@@ -142,38 +122,6 @@ SELECT
 FROM syncs AS sync
 LEFT JOIN path_calls(events) AS call ON sync.launch_id = call.event_id
 LEFT JOIN records ON sync.wait_on_correlation = records.correlation;
-
--- backward_threads: each thread that runs backward passes, with the thread of the forward ops (-1: not known, and no op says that
--- the thread runs any forward itself).
--- parameter events TABLE  `events` of one (run, rank)
--- column thread  as in events
--- column forward_thread INTEGER  thread of the forward ops; -1 where not known
--- column links BIGINT  number of links between the two
--- example: FROM backward_threads(events)
-CREATE OR REPLACE TEMP MACRO backward_threads(events) AS TABLE
-WITH backward AS (
-    SELECT thread, fwd_id
-    FROM query_table(events)
-    WHERE
-        fwd_thread > 0
-        OR fwd_id IS NOT NULL
-        OR (
-            kind = 'host_op'
-            AND name IN (SELECT name FROM (SELECT DISTINCT name FROM query_table(events)) WHERE contains(name, 'Backward'))
-        )
-),
-links AS (
-    SELECT backward.thread, coalesce(forward.thread, -1) AS forward_thread, count(*) AS links
-    FROM backward
-    LEFT JOIN (SELECT event_id, thread FROM query_table(events) WHERE kind = 'host_op') AS forward
-        ON backward.fwd_id = forward.event_id
-    GROUP BY backward.thread, forward.thread
-)
-SELECT *
-FROM links
-WHERE
-    forward_thread <> thread
-    AND (forward_thread >= 0 OR thread NOT IN (SELECT forward_thread FROM links));
 
 -- flow_pairs: events that flows of a category join, from each start to each end with its number.
 -- parameter flows TABLE  `flows` of one (run, rank)

@@ -170,6 +170,9 @@ def gather(
             whole = replace(own, start_ns=start, end_ns=end).moved(source.ahead_ns)
             members = meetings.event[meetings.rank == place]
             activities = with_helpers(rank_rows.read(source, whole), members)
+            del whole
+            own = replace(own, events=None)  # which takes memory
+            windows[place] = windows[place] and own
             wait_graph = graph.build(activities, (own.thread, own.end_ns - start))
             return activities, wait_graph, rank_rows.graph_waits(source, activities.works.event)
 

@@ -29,12 +29,20 @@ from profframe.query.selection import check_numbers, integer
 
 
 @dataclass(frozen=True, slots=True)
+class RankEvents:
+    """Rows of path_events that a path has a use for, and pairs of threads; see `_pairs`."""
+
+    rows: Columns
+    pairs: Mapping[str, Ints]
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """The window of a path, to the end of its last activity.
 
     ``main`` is the main thread. The last activity is a slice of ``thread``, or the work ``event``
-    if that is not -1. The host is done at ``host_end_ns`` on ``host_thread``. ``pairs`` are pairs
-    of threads, if the window was found by them.
+    if that is not -1. The host is done at ``host_end_ns`` on ``host_thread``. ``events`` are those
+    of the rank, if the window is of all of them.
     """
 
     start_ns: int
@@ -44,7 +52,7 @@ class Window:
     event: int
     host_thread: int
     host_end_ns: int
-    pairs: Mapping[str, Ints] | None = None
+    events: RankEvents | None = None
 
     def moved(self, by_ns: int) -> Window:
         """The window on another clock."""
@@ -148,42 +156,47 @@ def _whole_window(source: RankSource) -> Window | None:
     The main thread is the one with the forward ops of most backward ops. If none are known, it is
     the one with the most slices among those without backward passes, or among all.
     """
-    host = source.ints(
-        """SELECT thread, count(*) AS slices, min(start_ns) AS start_ns, max(end_ns) AS end_ns
-        FROM path_slices(events) GROUP BY thread ORDER BY slices DESC, thread""",
-    )
-    work = source.ints(
-        """SELECT arg_max(event_id, (end_ns, -event_id)) AS event, min(start_ns) AS start_ns,
-            max(end_ns) AS end_ns FROM path_works(events) GROUP BY event_id >> 40""",
-    )
-    starts, ends = (np.append(host[name], work[name]) for name in ("start_ns", "end_ns"))
-    if not starts.size:
+    events = _events(source)
+    rows, pairs = events.rows, events.pairs
+    takes_time = rows["dur_ns"] > 0
+    host = np.flatnonzero(takes_time & (rows["role"] <= _CALL))
+    work = np.flatnonzero(takes_time & (rows["role"] >= _WORK) & (rows["role"] < _SYNC))
+    if not host.size + work.size:
         return None
+    starts, ends = (
+        np.append(values[host], values[work])
+        for values in (rows["start_ns"], rows["start_ns"] + rows["dur_ns"])
+    )
     start, end = int(starts.min()), int(ends.max())
-    pairs = _pairs(source)
+    host_ends, work_ends = np.split(ends, [host.size])
+    lines, slices = np.unique(rows["thread"][host], return_counts=True)
+    threads = lines[np.lexsort((lines, lines == UNSET, -slices))].tolist()
     linked = [thread for thread in pairs["forward_thread"].tolist()[-1:] if thread >= 0]
-    threads = host["thread"].tolist()
     others = [thread for thread in threads if thread not in set(pairs["thread"].tolist())]
     main = next(iter((*linked, *others, *threads)), 0)
-    host_end = int(host["end_ns"].max(initial=start))
-    last = host["thread"][host["end_ns"] == host_end].tolist() or [main]
+    host_end = int(host_ends.max(initial=start))
+    last = np.unique(rows["thread"][host[host_ends == host_end]]).tolist() or [main]
     # On a tie the main thread, which has more to tell.
     thread = main if main in last else min(last)
     if host_end == end:
-        return Window(start, end, main, thread, NONE, thread, host_end, pairs)
-    return Window(start, end, main, main, int(work["event"][0]), thread, host_end, pairs)
+        return Window(start, end, main, thread, NONE, thread, host_end, events)
+    event = int(rows["event_id"][work[np.argmax(work_ends)]])
+    return Window(start, end, main, main, event, thread, host_end, events)
 
 
 _SLICE, _CALL, _WORK, _COPY, _SYNC = range(5)
 """Roles of rows of path_events."""
+_SYNCHRONISES, _AWAITS, _BY_HOST, _BACKWARD, _OP = (1 << bit for bit in range(5))
+"""Hints of rows of path_events."""
 _WAITS: Final = ("of_stream", "device", "stream", "on_stream", "call", "issued_ns", "recorded_ns")
 """Columns of path_waits."""
 
 
 def read(source: RankSource, window: Window) -> Rows:
     """Read what happened in the window."""
-    rows, names = (source.ints(f"FROM {macro}(events)") for macro in ("path_events", "path_names"))
-    event, role = rows["event_id"], rows["role"]
+    events = _events(source) if window.events is None else window.events
+    rows = events.rows
+    event, role, hints = rows["event_id"], rows["role"], rows["hints"]
     if (role == _SYNC).any():
         waits = source.ints("FROM path_waits(events)", window_start_ns=window.start_ns)
     else:
@@ -209,19 +222,19 @@ def read(source: RankSource, window: Window) -> Rows:
         np.minimum(end[host], length),
         rows["root"][host] > 0,
     )
-    synchronising = np.isin(slices.event, names["event_id"][names["synchronises"] > 0])
+    synchronising = slices.event[hints[host] & _SYNCHRONISES > 0]
     return Rows(
         slices,
-        in_turns(_works(rows, names, start, work[done], work_stream[done])),
+        in_turns(_works(rows, start, work[done], work_stream[done])),
         DisjointSpans(*union(start[work], end[work])),
         _stream_waits(waits, wait_stream, on_stream),
-        _wait_calls(rows, names, start),
-        _host_waits(waits, on_stream, slices.event[synchronising]),
-        _threads(_pairs(source) if window.pairs is None else window.pairs, window.main),
+        _wait_calls(rows, start),
+        _host_waits(waits, on_stream, synchronising),
+        _threads(events.pairs, window.main),
     )
 
 
-def _works(rows: Columns, names: Columns, start: Ints, work: Ints, stream: Ints) -> Works:
+def _works(rows: Columns, start: Ints, work: Ints, stream: Ints) -> Works:
     """Some rows of path_events, with the calls that launched them."""
     event, role = rows["event_id"], rows["role"]
     calls = np.flatnonzero(role == _CALL)
@@ -234,7 +247,7 @@ def _works(rows: Columns, names: Columns, start: Ints, work: Ints, stream: Ints)
         end=begun + rows["dur_ns"][work],
         whole=rows["dur_ns"][work],
         copy=role[work] == _COPY,
-        by_host=np.isin(event[work], names["event_id"][names["by_host"] > 0]),
+        by_host=rows["hints"][work] & _BY_HOST > 0,
         call=np.where(is_known, event[call], NONE),
         call_thread=np.where(is_known, np.maximum(rows["thread"][call], NONE), NONE),
         call_start=np.where(is_known, start[call], begun),
@@ -242,11 +255,11 @@ def _works(rows: Columns, names: Columns, start: Ints, work: Ints, stream: Ints)
     )
 
 
-def _wait_calls(rows: Columns, names: Columns, start: Ints) -> WaitCalls:
+def _wait_calls(rows: Columns, start: Ints) -> WaitCalls:
     """Calls that make a stream wait, if no sync says which stream waits for what."""
     in_syncs = rows["launch_id"][rows["role"] == _SYNC]
-    calls = np.setdiff1d(names["event_id"][names["awaits"] > 0], in_syncs)
-    at = np.flatnonzero(np.isin(rows["event_id"], calls))
+    calls = np.flatnonzero(rows["hints"] & _AWAITS > 0)
+    at = calls[~np.isin(rows["event_id"][calls], in_syncs)]
     return WaitCalls(rows["thread"][at], start[at])
 
 
@@ -288,11 +301,32 @@ def _threads(columns: Mapping[str, Ints], main: int) -> Threads:
     return Threads(main, tuple(dict.fromkeys(pair for pair in complete if pair[0] != pair[1])))
 
 
-def _pairs(source: RankSource) -> Mapping[str, Ints]:
-    """Each backward thread with its forward thread; the pair with most links last."""
-    return source.ints(
-        "FROM backward_threads(events) ORDER BY forward_thread >= 0, links, forward_thread, thread"
-    )
+def _events(source: RankSource) -> RankEvents:
+    """The events of a rank; only syncs may lack a start."""
+    rows = source.ints("FROM path_events(events)")
+    pairs, role = _pairs(rows), rows["role"]
+    is_used = (role >= 0) & ((rows["start_ns"] != UNSET) | (role == _SYNC))
+    if not is_used.all():
+        rows = {name: values[is_used] for name, values in rows.items()}
+    return RankEvents(rows, pairs)
+
+
+def _pairs(rows: Columns) -> Mapping[str, Ints]:
+    """Each thread with backward passes, and that of the forward ops; the most links come last.
+
+    A forward thread of -1 is not known, and then no op says that the thread runs any forward.
+    """
+    backward = np.flatnonzero(rows["hints"] & _BACKWARD)
+    ops = np.flatnonzero(rows["hints"] & _OP)
+    op = last_equal(rows["event_id"][ops], ops, rows["fwd_id"][backward])
+    forward = np.maximum(np.append(rows["thread"], NONE)[op], NONE)
+    thread = rows["thread"][backward]
+    is_pair = (thread >= 0) & (forward != thread)
+    is_pair &= (forward >= 0) | ~np.isin(thread, forward)
+    key, links = np.unique((((forward + 1) << 32) + thread)[is_pair], return_counts=True)
+    threads, forwards = key & ((1 << 32) - 1), (key >> 32) - 1
+    order = np.lexsort((threads, forwards, links, forwards >= 0))
+    return {"thread": threads[order], "forward_thread": forwards[order]}
 
 
 def _streams(*places: tuple[Ints, Ints]) -> list[Ints]:

@@ -270,8 +270,8 @@ def starts(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
 
 
 CALLS: Final = (
-    "path_slices() path_works() path_calls() path_annotations() path_events() path_names() "
-    "path_waits() backward_threads() flow_pairs() device_class()"
+    "path_works() path_calls() path_annotations() path_events() path_waits() flow_pairs() "
+    "device_class()"
 )
 """The macros that the queries of this folder call."""
 _PATH: Final = pa.schema(

@@ -32,8 +32,8 @@ Variable = int | str
 EVENT_BITS: Final = 40
 _THREAD_BITS: Final = 24
 _BITS: Final = {
-    **dict.fromkeys(("event_id", "event", "launch_id", "source", "target", "call"), EVENT_BITS),
-    **dict.fromkeys(("thread", "forward_thread", "call_thread"), _THREAD_BITS),
+    **dict.fromkeys(("event_id", "launch_id", "fwd_id", "source", "target", "call"), EVENT_BITS),
+    "thread": _THREAD_BITS,
 }
 """Columns with numbers of events and threads: the place of the rank is in the upper bits."""
 
