@@ -29,6 +29,12 @@ class Conversions:
         self._made: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
         self._size = 0
 
+    def clear(self) -> None:
+        """Forget all of them: they hold their columns, which may have been replaced since."""
+        with self._lock:
+            self._made.clear()
+            self._size = 0
+
     def get(self, key: Hashable, make: Callable[[_S], _T], source: _S) -> _T:
         """What was made for a key, or is made now."""
         kept: Any = self._made.get(key)  # most are there: without the lock

@@ -20,7 +20,7 @@ from profframe.facts.arrays import (
 )
 from profframe.facts.fact import Output, Tables, any_of, columns, fact
 from profframe.facts.kinds import FORWARD_ARROWS, GRAPH_DEPENDENCIES
-from profframe.intervals import Ints, Mask, stab
+from profframe.intervals import Ints, stab
 
 ARROW_COLUMNS: Final = columns(
     flows="category flow_id name phase thread time_ns", events="thread start_ns dur_ns ev_idx"
@@ -67,6 +67,8 @@ def starting_at(events: pa.Table, rows: Ints, marks: pa.Table) -> Ints:
 
 _MARKS: Final = ["thread", "time_ns"]
 _MOST_DIGITS: Final = 18
+_PIECE: Final = 1 << 17
+"""Arrows that are looked at together."""
 _FACTORS: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
 
@@ -219,21 +221,36 @@ def _next(events: pa.Table, slices: Ints, thread: Ints, at: Ints) -> Ints:
 
 def _of_correlation(events: pa.Table, slices: Ints, flows: pa.Table, rows: Ints) -> Ints:
     """The slice that starts where an arrow starts or ends, and has its id as correlation."""
-    texts = flows.select(["flow_id"]).take(rows)["flow_id"].combine_chunks()
-    is_short = pc.less_equal(pc.binary_length(texts), _MOST_DIGITS)
-    is_number: Mask = pc.fill_null(pc.and_(pc.ascii_is_decimal(texts), is_short), False)
-    number = pc.if_else(is_number, texts, "0").cast(pa.int64()).to_numpy()
     slices = slices[numbers(events, "correlation")[slices] != 0]
-    own = [numbers(events, name)[slices] for name in ("correlation", "thread", "start_ns")]
-    searched = [number, *(numbers(flows, name)[rows] for name in _MARKS)]
-    place = last_equal(_mixed(own), np.arange(slices.size), _mixed(searched))
     if not slices.size:
-        return place
-    # Equal hashes are not equal keys.
-    agrees = (place >= 0) & (number != 0)
-    for mine, theirs in zip(own, searched, strict=True):
-        agrees &= mine[place] == theirs
-    return np.where(agrees, slices[place], -1)
+        return np.full(rows.size, -1, np.int64)
+    key = ("correlation", "thread", "start_ns")
+    own = [numbers(events, name) for name in key]
+    thread, at = (numbers(flows, name) for name in _MARKS)
+    number, searched = np.empty(rows.size, np.int64), np.empty(rows.size, np.int64)
+    # Of a million arrows all texts and numbers at once would be a tenth of the trace.
+    pieces = [slice(first, first + _PIECE) for first in range(0, rows.size, _PIECE)]
+    for piece in pieces:
+        number[piece] = _numbers_of(flows["flow_id"].take(rows[piece]))
+        searched[piece] = _mixed([number[piece], thread[rows[piece]], at[rows[piece]]])
+    bound = last_equal(_mixed([values[slices] for values in own]), slices, searched)
+    for piece in pieces:
+        # Equal hashes are not equal keys.
+        row = bound[piece]
+        agrees = (row >= 0) & (number[piece] != 0)
+        theirs = (number[piece], thread[rows[piece]], at[rows[piece]])
+        for mine, sought in zip(own, theirs, strict=True):
+            agrees &= mine[row] == sought
+        bound[piece] = np.where(agrees, row, -1)
+    return bound
+
+
+def _numbers_of(texts: pa.ChunkedArray) -> Ints:
+    """Ids that are numbers; 0 for others."""
+    is_short = pc.less_equal(pc.binary_length(texts), _MOST_DIGITS)
+    is_number = pc.fill_null(pc.and_(pc.ascii_is_decimal(texts), is_short), False)
+    numbers_: Ints = pc.if_else(is_number, texts, "0").cast(pa.int64()).to_numpy()
+    return numbers_
 
 
 def _mixed(parts: list[Ints]) -> Ints:

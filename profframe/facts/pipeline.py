@@ -50,6 +50,7 @@ from profframe.facts.torch_compat.overloads import overloads
 from profframe.facts.torch_validator import consistency
 from profframe.facts.unidentified_devices import device_names
 from profframe.system.disk_tables import SpooledTable
+from profframe.system.memory_pool import release
 
 FACTS: Final[tuple[Fact, ...]] = (
     kinds,
@@ -106,6 +107,8 @@ Python. The other two take two fifths of the time: this saves a fifth of it. Wit
 threads that run whatever is ready, facts took as long, a tenth more processor time (page faults,
 and waiting for the interpreter) and up to a tenth more memory.
 """
+_MANY: Final = 1 << 20
+"""Events from which on freed memory between the columns is worth returning."""
 _WIDE: Final = frozenset(column.partition(".")[0] for fact in FACTS for column in fact.outputs)
 """Tables that get columns of facts."""
 
@@ -165,6 +168,7 @@ def add_facts(
         raise TypeError(f"no fact takes {', '.join(sorted(unknown))}")
     events = tables["events"]
     is_worth_it = not isinstance(events, SpooledTable) and events.num_rows > FEW
+    is_large = not isinstance(events, SpooledTable) and events.num_rows > _MANY
     parallel = PARALLEL if is_worth_it else frozenset[Fact]()
     tables = _gathering(tables)
     running: dict[Fact, Future[Output]] = {}
@@ -172,6 +176,8 @@ def add_facts(
         for place, fact in enumerate(facts_of(compat)):
             if FACTS[place] in without:
                 continue
+            if fact is step_times and is_large:
+                release()  # it needs most memory, and all columns are there
             for other in [other for other in running if fact.conflicts_with(other)]:
                 tables = with_output(tables, running.pop(other).result())
             if fact in parallel:
@@ -210,6 +216,10 @@ def _views(tables: Tables) -> Tables:
 
 
 def _whole(tables: Tables) -> Tables:
+    """Tables as they are outside; what was converted for facts is freed."""
+    for table in tables.values():
+        if isinstance(table, ColumnBuilder):
+            table.conversions.clear()
     return {
         name: table.table() if isinstance(table, ColumnBuilder) else table
         for name, table in tables.items()

@@ -193,7 +193,7 @@ def _of_steps(events: pa.Table, marks: Marks, number: Ints) -> Ints:
     step, start = numbers(events, "step", missing=_NONE), numbers(events, "start_ns")
     kinds = (*schema.LAUNCH_KINDS, *schema.DEVICE_KINDS, "sync")
     rows = np.flatnonzero((step >= 0) & is_kind(events, kinds))
-    cause = _causes(events)[rows]
+    cause = _causes(events, rows)
     is_timed = (cause >= 0) & present(events, "start_ns")[cause]
     moment = np.where(is_timed, start[cause], start[rows])
     is_launched = is_timed | ((cause >= 0) & is_kind(events, ("sync",))[rows])
@@ -209,13 +209,13 @@ def _of_steps(events: pa.Table, marks: Marks, number: Ints) -> Ints:
     return home
 
 
-def _causes(events: pa.Table) -> Ints:
-    """The call behind each call, synchronisation and work; -1 is unknown, and for other rows."""
+def _causes(events: pa.Table, rows: Ints) -> Ints:
+    """The call behind each of some calls, synchronisations and works; -1 is unknown."""
     launch, op = (numbers(events, name, missing=_NONE) for name in ("launch_id", "op_id"))
     of_work = launch if (launch >= 0).any() else op
     kinds = (schema.LAUNCH_KINDS, ("sync",), schema.DEVICE_KINDS)
-    causes = (np.arange(launch.size), launch, of_work)
-    return np.select([is_kind(events, kind) for kind in kinds], causes, _NONE)
+    causes = (rows, launch[rows], of_work[rows])
+    return np.select([is_kind(events, kind)[rows] for kind in kinds], causes, _NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class DeviceWork:
         """The work of the devices."""
         is_timed = present(events, "start_ns", "dur_ns")
         row = np.flatnonzero(is_kind(events, schema.DEVICE_KINDS) & is_timed)
-        cause, start = _causes(events)[row], numbers(events, "start_ns")
+        cause, start = _causes(events, row), numbers(events, "start_ns")
         launched = (cause >= 0) & present(events, "start_ns")[cause] & (not marks.on_devices)
         queued = np.where(launched, start[cause], start[row])
         process = np.where(launched, words(events, "pid")[0][cause], _NONE)

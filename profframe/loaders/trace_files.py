@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import pyarrow as pa
 
@@ -31,8 +31,11 @@ from profframe.store.layout import temporary
 from profframe.store.leftovers import remove_drafts
 from profframe.system.disk_tables import Spool
 from profframe.system.memory_limit import within
-from profframe.system.memory_pool import system_memory
+from profframe.system.memory_pool import release, system_memory
 from profframe.trace.trace import Trace
+
+_MUCH: Final = 128 << 20
+"""Bytes of tables from which on it matters what was freed beside them."""
 
 
 def open_files(files: Files, options: LoadOptions) -> Trace:
@@ -227,7 +230,10 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
         first = next((e for e in skipped if not isinstance(e, NotATraceError)), skipped[0])
         raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {first}")
     _check_use(options.facts, traces)
-    return combine(cycles(with_own_ranks(traces)), skipped)
+    tables = combine(cycles(with_own_ranks(traces)), skipped)
+    if sum(rows.nbytes for rows in tables.values()) > _MUCH:
+        release()
+    return tables
 
 
 def _of_file(

@@ -419,3 +419,13 @@ def test_with_few_slices_nothing_runs_beside_another(monkeypatch: pytest.MonkeyP
 class NoThreads(ThreadPoolExecutor):
     def submit(self, *_: object, **__: object) -> Future[Any]:
         raise RuntimeError("threads")
+
+
+def test_arrows_in_pieces_have_the_ends_of_all_at_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = read(root / "examples" / "cpu_training.json.gz").tables
+    whole = add_facts(raw)["flows"]["event_id"]
+    monkeypatch.setattr("profframe.facts.flow_ends._PIECE", 7)
+    assert whole.null_count < len(whole) > 7
+    assert add_facts(raw)["flows"]["event_id"].equals(whole)

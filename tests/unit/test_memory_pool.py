@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import profframe
 from profframe.errors import NotATraceError
-from profframe.system.memory_pool import system_memory
+from profframe.system.memory_pool import release, system_memory
 from tests import needs
 
 
@@ -45,3 +47,19 @@ def test_a_load_leaves_the_pool_as_it_was_also_where_it_fails(tmp_path: Path, ch
     with pytest.raises(NotATraceError):
         profframe.load(path)
     assert backend() == chosen
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it reads /proc")
+def test_freed_memory_is_returned() -> None:
+    # Below what malloc maps by itself, and each between two that stay.
+    blocks = [np.ones(1 << 17, np.uint8) for _ in range(1000)]
+    kept = blocks[::2]
+    del blocks
+    before = resident()
+    release()
+    assert len(kept) == 500
+    assert resident() <= before
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1])
