@@ -12,11 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 from weakref import WeakKeyDictionary
 
 import duckdb
-import pyarrow as pa
 
 from profframe.query.header import COMMENT, sql_directory
 
@@ -25,39 +24,9 @@ Once = Callable[[object, Callable[[], None]], object]
 
 SHARED_STEPS: Final = (
     "lanes", "launched_work", "queue_changes", "device_places", "work_by_name", "work_by_op",
-    "work_by_launch_site", "collective_slices", "pipeline_actions",
+    "collective_slices", "pipeline_actions",
 )  # fmt: skip
 """Macros of one parameter, ``events``, that no parameter of an answer changes."""
-
-
-class RareStep(NamedTuple):
-    """A shared step that has no rows for most traces, and takes long to plan."""
-
-    only_if: str
-    """SQL: whether an event may lead to a row."""
-    columns: pa.Schema
-    """What DuckDB makes of its columns."""
-
-
-RARE_STEPS: Final[Mapping[str, RareStep]] = MappingProxyType(
-    {
-        "work_by_launch_site": RareStep(
-            "replays IS NOT NULL OR (is_busy(kind) AND op_id IS NULL AND launch_id IS NOT NULL)",
-            pa.schema(
-                {
-                    "run": pa.string(),
-                    "rank": pa.int32(),
-                    "kind": pa.string(),
-                    "name": pa.string(),
-                    "kernel_category": pa.string(),
-                    "launch_site": pa.string(),
-                    "site_ns": pa.decimal128(38, 0),
-                }
-            ),
-        )
-    }
-)
-"""Those of the shared steps that are not planned where no event leads to a row."""
 
 _LAST_WORD_BACKWARDS: Final = re.compile(r"\s*(\w+)")
 _CALL_WITH: Final = re.compile(r"(\w+)\(([^()]*)")

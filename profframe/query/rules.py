@@ -114,11 +114,6 @@ _STEP: Final = re.compile(
 )
 
 
-_OF_NAMES: Final = "EXISTS (FROM shared_names WHERE "
-_QUERY: Final = re.compile(r"\b(SELECT|FROM)\b", re.IGNORECASE)
-_BRACKET: Final = re.compile(r"'[^']*'|[()]")
-
-
 @dataclass(frozen=True, slots=True)
 class AdviceRule:
     """One kind of finding, and what to do about it."""
@@ -173,18 +168,8 @@ class Advice(Answer):
 
     @property
     def conditions(self) -> str:
-        """SQL for one row: whether each rule can apply to the trace.
-
-        What names tell is looked up in one scan of them, and no condition is planned twice.
-        """
-        tests: dict[str, str] = {}
-        conditions = [_of_columns(rule.condition, tests) for rule in self.rules]
-        numbers = {condition: n for n, condition in enumerate(dict.fromkeys(conditions))}
-        columns = ", ".join(f"{condition} AS c{n}" for condition, n in numbers.items())
-        names = ", ".join(f"coalesce(bool_or({test}), false) AS {c}" for test, c in tests.items())
-        rows = f" FROM (FROM shared_names SELECT {names}) AS of_names" if tests else ""
-        chosen = ", ".join(f"c{numbers[condition]}" for condition in conditions)
-        return f"FROM (SELECT {columns}{rows}) SELECT {chosen}"
+        """SQL for one row: whether each rule can apply to the trace."""
+        return "SELECT " + ", ".join(rule.condition for rule in self.rules)
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:
@@ -200,20 +185,6 @@ class Advice(Answer):
     def only(self, rules: Iterable[AdviceRule]) -> Advice:
         """The answer with some of the rules."""
         return assemble(self.base or self, rules)
-
-
-def _of_columns(condition: str, tests: dict[str, str]) -> str:
-    """A condition with a column for each test of single names, which are added to ``tests``."""
-    before, opening, rest = condition.partition(_OF_NAMES)
-    depth = 1
-    for bracket in _BRACKET.finditer(rest) if opening else ():
-        depth += {"(": 1, ")": -1}.get(bracket[0], 0)
-        if depth == 0:
-            test, after = rest[: bracket.start()], _of_columns(rest[bracket.end() :], tests)
-            if _QUERY.search(test):
-                return before + opening + test + ")" + after
-            return f"{before}of_names.{tests.setdefault(test, f'n{len(tests)}')}{after}"
-    return condition
 
 
 def shipped_rules() -> tuple[AdviceRule, ...]:

@@ -378,18 +378,9 @@ class Session:
 
     def _step(self, name: str) -> pa.Table:
         """The rows of a step that answers share, computed once."""
-        return self.once(("step", name), lambda: self._rows_of_step(name))
-
-    def _rows_of_step(self, name: str) -> pa.Table:
-        rare = macros.RARE_STEPS.get(name)
-        if rare is not None:
-            sql = f"SELECT EXISTS (FROM events WHERE {rare.only_if}) AS has_rows"
-            has_rows = self._selected(sql, columns_named(sql), NO_TABLES, "", ())
-            if not has_rows["has_rows"][0].as_py():
-                return rare.columns.empty_table()
         sql = f"FROM {name}(events)"
-        inner = macros.steps_within(name)
-        return self._selected(sql, columns_named(sql), NO_TABLES, "", inner)
+        views, inner = columns_named(sql), macros.steps_within(name)
+        return self.once(("step", name), lambda: self._selected(sql, views, NO_TABLES, "", inner))
 
     @contextmanager
     def connection(

@@ -78,22 +78,6 @@ def test_a_conversation_says_what_single_questions_say() -> None:
         assert part.answer("idle").equals(trace.filter(kinds="kernel").answer("idle"))
 
 
-@pytest.mark.parametrize("name", macros.RARE_STEPS)
-def test_a_rare_step_has_no_rows_where_no_event_leads_to_one(name: str) -> None:
-    """There it is not planned, and has the columns that it has elsewhere."""
-    rare = macros.RARE_STEPS[name]
-    session = profframe.load(EXAMPLE.with_name("cuda.json.gz"))._session
-    rows = session.select(f"FROM {name}(events)")
-    others = f"events AS MATERIALIZED (FROM events WHERE NOT coalesce({rare.only_if}, false))"
-    assert rows.num_rows
-    assert rows.schema.equals(rare.columns)
-    assert session.select(f"WITH {others} FROM {name}(events)").num_rows == 0
-    with session.cached() as asked:
-        assert asked._step(name).equals(rows)
-    with profframe.load(EXAMPLE)._session.cached() as asked:
-        assert asked._step(name).equals(rare.columns.empty_table())
-
-
 @pytest.mark.parametrize("before", [[], ["flame"]])
 def test_a_file_of_the_user_may_mean_other_events(tmp_path: Path, before: list[str]) -> None:
     """What is kept is of the views, not of what a file calls by their names."""
