@@ -54,5 +54,5 @@ def release() -> None:
 
     Only glibc keeps that much, so other C libraries need no call.
     """
-    with suppress(OSError, AttributeError):
+    with suppress(OSError, AttributeError, TypeError):  # Windows has no library without a name
         ctypes.CDLL(None).malloc_trim(0)
