@@ -34,8 +34,8 @@ from profframe.system.memory_limit import within
 from profframe.system.memory_pool import release, system_memory
 from profframe.trace.trace import Trace
 
-_MUCH: Final = 128 << 20
-"""Bytes of tables from which on it matters what was freed beside them."""
+_MANY: Final = 1 << 19
+"""Rows from which on it matters what was freed beside them."""
 
 
 def open_files(files: Files, options: LoadOptions) -> Trace:
@@ -231,7 +231,7 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
         raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {first}")
     _check_use(options.facts, traces)
     tables = combine(cycles(with_own_ranks(traces)), skipped)
-    if sum(rows.nbytes for rows in tables.values()) > _MUCH:
+    if sum(rows.num_rows for rows in tables.values()) > _MANY:
         release()
     return tables
 
