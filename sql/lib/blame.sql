@@ -23,8 +23,10 @@ WITH ranks AS MATERIALIZED (
 ),
 blocking AS (
     SELECT name
-    FROM (SELECT DISTINCT name FROM query_table(events) WHERE is_call(kind))
-    WHERE is_blocking(name)
+    FROM query_table(events)
+    WHERE is_call(kind)
+    GROUP BY name
+    HAVING is_blocking(any_value(name))  -- a pattern, tried on distinct names
 ),
 -- Texts are compared here, and not carried along.
 of_ranks AS MATERIALIZED (
@@ -94,22 +96,20 @@ works AS (
     JOIN ranks ON op.run = ranks.run AND op.rank = ranks.rank
     WHERE op.kind = 'host_op' AND op.self_ns > 0 AND op.collective IS NULL
 ),
--- What began before each call and not before the one before it: few rows to add up.
-between_calls AS (
-    SELECT calls.place, sum(works.dur_ns) AS dur_ns, sum(works.self_ns) AS self_ns
-    FROM works
-    ASOF JOIN (SELECT lane, at_ns, min(place) AS place FROM calls GROUP BY lane, at_ns) AS calls
-        ON works.lane = calls.lane AND works.at_ns < calls.at_ns
-    GROUP BY calls.place
-),
+-- Sorted once: what began before each call.
 device AS (
-    SELECT
-        calls.place,
-        sum(coalesce(parts.dur_ns, 0)) OVER so_far AS work_ns,
-        sum(coalesce(parts.self_ns, 0)) OVER so_far AS self_ns
-    FROM calls
-    LEFT JOIN between_calls AS parts ON calls.place = parts.place
-    WINDOW so_far AS (ORDER BY calls.place ROWS UNBOUNDED PRECEDING)
+    SELECT place, work_ns, self_ns
+    FROM (
+        SELECT place, sum(dur_ns) OVER so_far AS work_ns, sum(self_ns) OVER so_far AS self_ns
+        FROM (
+            SELECT lane, at_ns, coalesce(dur_ns, 0) AS dur_ns, self_ns, NULL::BIGINT AS place FROM works
+            UNION ALL
+            SELECT lane, at_ns, 0, 0, place FROM calls
+            ORDER BY lane, at_ns, place IS NULL
+        )
+        WINDOW so_far AS (ROWS UNBOUNDED PRECEDING)
+    )
+    WHERE place IS NOT NULL
 ),
 clocks AS (
     SELECT

@@ -147,11 +147,14 @@ notes AS MATERIALIZED (
     SELECT note.run, note.rank, note.event_id, note.kind, note.name, note.input_dims, note.input_types
     FROM query_table(events) AS note
     JOIN few(around) AS around ON note.run = around.run AND note.rank = around.rank AND note.event_id = around.event_id
+    -- The patterns are tried on what is around work, not on all slices: the condition is of both sides.
     WHERE
-        note.kind = 'annotation' AND contains(note.name, ':')
-        OR note.kind = 'host_op'
-        AND regexp_matches(note.name, '^\w+:\w+')
-        AND collective_kind(split_part(note.name, ':', 2)) IS NOT NULL
+        CASE
+            WHEN around.event_id IS NULL THEN false
+            WHEN note.kind = 'annotation' THEN contains(note.name, ':')
+            WHEN note.kind = 'host_op'
+                THEN regexp_matches(note.name, '^\w+:\w+') AND collective_kind(split_part(note.name, ':', 2)) IS NOT NULL
+        END
 ),
 -- The best description of a kernel: around its launch, or in old traces the op of the launch, or the one around that op.
 noted AS (

@@ -40,7 +40,9 @@ regexp_matches(
     '(?i)Synchronize|^(cuda|hip)(Free|FreeHost|HostFree)(_v[0-9]+)?$|^cuMem(Free|FreeHost)(_v[0-9]+)?$'
 );
 
--- path_events: all slices with numbers in place of texts, read once for a path.
+-- path_events: all slices with numbers in place of texts, read once for a path. Its hints are a sum of 1: a call that returns
+-- when a device is done; 2: a call that makes a stream wait; 4: a copy that its host makes piece by piece, in the call: of
+-- pageable memory to a device; 8: part of a backward pass; 16: an op.
 -- parameter events TABLE  `events` of one (run, rank), or of several with numbers of their own
 -- column event_id, thread, fwd_id  as in events
 -- column role BIGINT  0: host slice; 1: call; 2: work; 3: copy; 4: sync; NULL: a path has no use for it
@@ -50,8 +52,7 @@ regexp_matches(
 -- column launch_id BIGINT  event_id of the call that launched it; -1 where not known
 -- column start_ns  as in events
 -- column dur_ns BIGINT  duration; 0 where not known
--- column hints BIGINT  a sum of 1: a call that returns when a device is done; 2: a call that makes a stream wait; 4: a copy that its
--- host makes piece by piece, in the call: of pageable memory to a device; 8: part of a backward pass; 16: an op
+-- column hints BIGINT  sum of what names and links say
 -- example: FROM path_events(events)
 CREATE OR REPLACE TEMP MACRO path_events(events) AS TABLE
 WITH names AS MATERIALIZED (
