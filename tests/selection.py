@@ -1,13 +1,16 @@
-"""Which tests the default run has; ``scripts/test --all`` has the others, too.
+"""Which tests a run has: the default, that of ``scripts/test --all``, and that of a night.
 
-Nothing that took half a second or starts a process, a browser or a cluster, but once for each of
-these; of a family (the sets of parameters of one test) that took that long together, two members.
-Where each member is a thing of its own, such as an answer or a rule, the family is whole (`WHOLE`).
-What `tests.mutants` names is always in.
+The default has nothing that took `SLOW_S` or starts a process, a browser or a cluster, but once
+for each of these; of a family (the sets of parameters of one test) that took that long
+together, two members. Where each member is a thing of its own, such as an answer or a rule, the
+family is whole (`WHOLE`). What `tests.mutants` names is always in.
+
+``--all`` has of each file `SHARE_S` seconds of the rest, too: the first of each family, then the
+second of each. The night has all, and what takes minutes (``long``).
 
 What took so long is in ``slow.txt``. Now and then it is measured anew::
 
-    scripts/test --all --junitxml all.xml
+    scripts/test --all -m "not long" --junitxml all.xml
     python -m tests.selection all.xml
 """
 
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -83,52 +86,72 @@ ONCE: Final = (
 )
 """Of what is slow, what the default run has all the same: one test of each contract."""
 SLOW_TESTS: Final = Path(__file__).with_name("slow.txt")
-SLOW_S: Final = 0.5
+"""Seconds and name of each slow test, and of families that are slow together."""
+SLOW_S: Final = 0.4
 """Seconds from which on a test is slow, or all members of a family together."""
+SHARE_S: Final = 1.5
+"""Seconds of slow tests that ``--all`` has of each file, the first one however long it takes."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that the default run leaves out."""
+    """Mark the tests that the default run leaves out, and those that ``--all`` does."""
     named = {mutant.tests for mutant in MUTANTS}
-    measured = {*SLOW_TESTS.read_text(encoding="utf-8").splitlines()}
+    measured = seconds_of_slow_tests()
     members = Counter[str]()
-    for item in items:
-        family = item.nodeid.partition("[")[0]
-        if item.nodeid in named and item.get_closest_marker("long") is not None:
+    left_out: dict[str, list[tuple[int, int]]] = {}
+    for place, item in enumerate(items):
+        family = _family(item)
+        is_long = item.get_closest_marker("long") is not None
+        if item.nodeid in named and is_long:
             raise pytest.UsageError(f"{item.nodeid}: a test of tests.mutants is long")
-        if not {item.nodeid, family}.isdisjoint(named) or _is_of(family, WHOLE):
+        if is_long or not {item.nodeid, family}.isdisjoint(named) or family.startswith(WHOLE):
             continue
-        if item.get_closest_marker("long") is None:
-            members[family] += 1
-        is_place = _is_of(family, SLOW)
+        members[family] += 1
+        is_place = family.startswith(SLOW)
         is_slow, is_cut = (is_place or name in measured for name in (item.nodeid, family))
-        if (is_slow and not _is_of(family, ONCE)) or (is_cut and members[family] > MEMBERS):
+        if (is_slow and not family.startswith(ONCE)) or (is_cut and members[family] > MEMBERS):
             item.add_marker("more")
+            file = item.nodeid.partition("::")[0]
+            left_out.setdefault(file, []).append((members[family], place))
+    for of_file in left_out.values():
+        total = 0.0
+        for _, place in sorted(of_file):
+            name, family = items[place].nodeid, _family(items[place])
+            of_member = measured.get(family, SLOW_S / 2) / members[family]
+            seconds = measured.get(name, of_member)
+            if total and total + seconds > SHARE_S:
+                items[place].add_marker("night")
+            else:
+                total += seconds
 
 
-def _is_of(name: str, places: Iterable[str]) -> bool:
-    return any(name.startswith(place) for place in places)
+def _family(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
-def slow(junit: Path) -> Iterator[str]:
-    """Names of tests and families that are slow in a run, from what ``--junitxml`` wrote."""
-    families: dict[str, list[float]] = {}
+def seconds_of_slow_tests() -> dict[str, float]:
+    """Seconds by name of what is in ``slow.txt``."""
+    lines = SLOW_TESTS.read_text(encoding="utf-8").splitlines()
+    return {name: float(seconds) for seconds, _, name in (line.partition(" ") for line in lines)}
+
+
+def slow(junit: Path) -> Iterator[tuple[str, float]]:
+    """Names and seconds of slow tests and families in a run, from what ``--junitxml`` wrote."""
+    families: dict[str, list[tuple[str, float]]] = {}
     for case in ET.parse(junit).iter("testcase"):  # noqa: S314 - pytest wrote it
         name = _node_id(case.attrib["classname"].split("."), case.attrib["name"])
-        family, _, parameters = name.partition("[")
-        if _is_of(name, SLOW):
-            continue
         seconds = float(case.attrib["time"])
-        if seconds >= SLOW_S:
-            yield name
-        if parameters:
-            families.setdefault(family, []).append(seconds)
-    yield from (
-        family
-        for family, seconds in families.items()
-        if len(seconds) > MEMBERS and sum(seconds) >= SLOW_S
-    )
+        if "[" in name:
+            families.setdefault(name.partition("[")[0], []).append((name, seconds))
+        elif seconds >= SLOW_S:
+            yield name, seconds
+    for family, members in families.items():
+        total = sum(seconds for _, seconds in members)
+        is_slow = len(members) > MEMBERS and total >= SLOW_S
+        if is_slow:
+            yield family, total
+        yield from ((name, seconds) for name, seconds in members if seconds >= SLOW_S)
 
 
 def _node_id(within: list[str], name: str) -> str:
@@ -140,4 +163,6 @@ def _node_id(within: list[str], name: str) -> str:
 
 
 if __name__ == "__main__":
-    SLOW_TESTS.write_text("".join(f"{name}\n" for name in sorted(slow(Path(sys.argv[1])))))
+    SLOW_TESTS.write_text(
+        "".join(f"{seconds:.1f} {name}\n" for name, seconds in sorted(slow(Path(sys.argv[1]))))
+    )

@@ -188,7 +188,7 @@ NTH_RENAME = """calls = iter(range(9))
 rename = Path.rename
 Path.rename = lambda *of: dies() if next(calls) == {} else rename(*of)"""
 KILLED = (
-    ("parquet.pq.ParquetWriter.write_table = dies", True, "mm"),
+    ("pq.ParquetWriter.write_table = dies", True, "mm"),
     ("store.writing.publish = dies", True, "mm"),
     ("store.writing._exchange = dies", True, "mm"),
     ("store.writing.shutil.rmtree = dies", True, "new"),
