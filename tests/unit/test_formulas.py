@@ -598,6 +598,7 @@ def test_keys_without_heads_are_unknown() -> None:
         240 + 168 + 336 + 480
     )
     assert count(moved, op_of("x", query, f(14, 4), f(14, 8), *ends)) is None
+    assert count(moved, op_of("x", query, f(14, 3, 4), f(14, 8), *ends)) is None
 
 
 def test_lengths_below_zero_are_unknown() -> None:
