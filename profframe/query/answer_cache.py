@@ -58,7 +58,6 @@ class AnswerCache:
             return pl.read_ipc_stream(BytesIO(packed))
         rows = compute()
         if rows.estimated_size() <= MOST_BYTES:
-            # What a question adds to its rows, as why there are none, is not of the rows.
             self._keep(key, _packed(rows))
         return rows
 
