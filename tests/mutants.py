@@ -1375,8 +1375,8 @@ PLANS: Final = (
         "34e",
         "what a plan has read of a larger table stays in it",
         "profframe/query/plans.py",
-        "                plan.forget()\n",
-        "                plan.held_rows = 0\n",
+        "            plan.forget()\n",
+        "            plan.held_rows = 0\n",
         "tests/unit/test_plans.py::test_rows_that_plans_hold_are_freed_the_oldest_first",
     ),
     Mutant(

@@ -98,7 +98,7 @@ def load(connection: duckdb.DuckDBPyConnection, sql: str, *, reuse: bool = False
     """
     state = _STATES.setdefault(connection, _State())
     if state.shared is not None:
-        load_apart(connection, sql, {})
+        _load_shared(connection, sql, state.shared)
         return
     once = state.once if reuse else None
     for name, macro in definitions(sql, SHARED_STEPS if once else ()).items():
@@ -107,26 +107,6 @@ def load(connection: duckdb.DuckDBPyConnection, sql: str, *, reuse: bool = False
             _create(connection, name, f"{_signature(macro)}\nFROM {kept(name)};")
         else:
             _create(connection, name, macro)
-
-
-def load_apart(connection: duckdb.DuckDBPyConnection, sql: str, steps: Mapping[str, str]) -> None:
-    """Create the macros that SQL calls on a connection of `share`.
-
-    ``steps`` has the SQL that replaces some of these macros: it reads their rows from tables of the
-    connection.
-    """
-    shared = _STATES[connection].shared
-    if shared is None:
-        raise ValueError("the connection shares no macros")
-    needed = definitions(sql, steps.keys())
-    with shared.lock:
-        for name in needed.keys() - shared.names - steps.keys():
-            for inner, macro in definitions(f"{name}(").items():
-                if inner not in shared.names:
-                    connection.execute(macro.replace(" TEMP MACRO ", " MACRO ", 1))
-                    shared.names.add(inner)
-    for name, rows in steps.items():
-        connection.execute(f"{_signature(needed[name])}\n{rows};")
 
 
 def kept(step: str) -> str:
@@ -209,6 +189,17 @@ def names() -> Collection[str]:
     return _macros().keys()
 
 
+def definition(name: str) -> str:
+    """The statement that creates a macro.
+
+    Examples
+    --------
+    >>> definition("lanes").split("(")[0]
+    'CREATE OR REPLACE TEMP MACRO lanes'
+    """
+    return _macros()[name]
+
+
 @cache
 def _called(name: str) -> tuple[str, ...]:
     """Macros that a macro calls itself, and its own name."""
@@ -268,6 +259,15 @@ def _macros() -> Mapping[str, str]:
 
 def _signature(macro: str) -> str:
     return macro[: macro.index("\n")]
+
+
+def _load_shared(connection: duckdb.DuckDBPyConnection, sql: str, shared: Shared) -> None:
+    """Create macros for all connections to a database, which have them from then on."""
+    with shared.lock:
+        for name, macro in definitions(sql).items():
+            if name not in shared.names:
+                connection.execute(macro.replace(" TEMP MACRO ", " MACRO ", 1))
+                shared.names.add(name)
 
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, macro: str) -> None:

@@ -5,8 +5,9 @@ kept reads `Slot` objects in place of tables: each question fills them with the 
 and empties them when it ends. All plans are in databases of the process, which read no file and run
 no SQL of the user's.
 
-From 2.0.1 on DuckDB plans a prepared statement that reads a view anew each time. There the views
-and macros of a question are kept, and the question is planned each time, but only once.
+A question is prepared with its macros written out and its slots as sources, as DuckDB 2.0.1 plans a
+prepared statement that calls a macro or reads a view anew each time. Only joins that keep the rows
+of their first run are planned each time.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import duckdb
 import pyarrow as pa
 
 from profframe.query import macros
+from profframe.query.expansion import expanded, with_tables
 from profframe.query.sandbox import Terms, connect
 from profframe.query.sources import TableRows
 
@@ -143,17 +145,14 @@ class _Plan:
     database: duckdb.DuckDBPyConnection
     cursor: duckdb.DuckDBPyConnection
     slots: Mapping[str, Slot]
-    statement: str
-    """What runs it: a prepared statement, or its SQL."""
-    may_run_again: bool | None = None
-    """None until it is looked up, by the second question."""
+    sources: Sequence[object]
+    """What the cursor reads the slots by, while they are here."""
+    sql: str
+    is_prepared: bool
+    """Whether DuckDB keeps how it runs it, and what its operators have read."""
+    has_run: bool = False
     held_rows: int = 0
     """Rows of its largest table, if it may hold them and they are not few."""
-
-    @property
-    def is_prepared(self) -> bool:
-        """Whether DuckDB keeps how it runs it, and what its operators have read."""
-        return self.statement == _EXECUTE
 
     def fits(self, tables: Tables) -> bool:
         """Whether tables have the types that were planned for."""
@@ -164,7 +163,7 @@ class _Plan:
         try:
             for name, slot in self.slots.items():
                 slot.fill(tables[name])
-            return rows_of(self.cursor, self.statement)
+            return rows_of(self.cursor, _EXECUTE if self.is_prepared else self.sql)
         finally:
             for slot in self.slots.values():
                 slot.empty()
@@ -174,12 +173,14 @@ class _Plan:
         self.answer({name: slot.schema.empty_table() for name, slot in self.slots.items()})
         self.held_rows = 0
 
-    def runs_again(self) -> bool:
-        """Whether the plan can be run a second time."""
-        if self.may_run_again is None:
+    def make_ready(self) -> None:
+        """Have it planned each time from the second on if an operator cannot run twice."""
+        if self.is_prepared and not self.has_run:
             [(_, text)] = self.cursor.execute(f"EXPLAIN (FORMAT json) {_EXECUTE}").fetchall()
-            self.may_run_again = not any(operator in text for operator in _RUN_ONCE)
-        return self.may_run_again
+            if any(operator in text for operator in _RUN_ONCE):
+                self.cursor.execute(f"DEALLOCATE {_NAME}")
+                self.is_prepared, self.held_rows = False, 0
+        self.has_run = True
 
 
 class Plans:
@@ -194,7 +195,6 @@ class Plans:
         self._opening = threading.Lock()
         self._databases: dict[_Place, tuple[duckdb.DuckDBPyConnection, macros.Shared]] = {}
         self._idle = OrderedDict[_Key, list[_Plan]]()
-        self._once = set[_Key]()
         self._keeps_statements = False
 
     def cursor(self, tables: Tables, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
@@ -247,7 +247,7 @@ class Plans:
         plan = self._taken(key, tables) or self._made(question, tables, place)
         try:
             yield plan
-            if most <= MOST_ROWS and key not in self._once:
+            if most <= MOST_ROWS:
                 plan.held_rows = most if plan.is_prepared and most > _FEW_ROWS else 0
                 self._give_back(key, plan)
                 if plan.held_rows:
@@ -264,36 +264,23 @@ class Plans:
             if plan is None:
                 return None
             self._remove(key, plan)
-        return plan if self._runs_again(key, plan) else None
-
-    def _runs_again(self, key: _Key, plan: _Plan) -> bool:
-        """Whether a plan can be run again; if not, none of its question is kept any more."""
-        if plan.runs_again():
-            return True
-        with self._lock:
-            if len(self._once) > _KEPT:
-                self._once.clear()
-            self._once.add(key)
-            self._idle.pop(key, None)
-        return False
+        plan.make_ready()
+        return plan
 
     def _made(self, question: Question, tables: Tables, place: _Place) -> _Plan:
         database, cursor = self._connected(place)
         parts = dict(question.parts)
         slots = {name: Slot(rows) for name, rows in tables.items()}
+        sources, selects = [], {}
         for name, slot in slots.items():
+            source, rows = offer(cursor, name, slot)
             part = parts.get(name)
-            if part is None or part.where is None:
-                give(cursor, name, slot)
-            else:
-                cursor.register(f"_{name}", slot)
-                part.view(cursor, name, f"_{name}")
-        steps = {step: f"FROM {macros.kept(step)}" for step in question.steps}
-        macros.load_apart(cursor, question.sql, steps)
-        if not self._keeps_statements:
-            return _Plan(database, cursor, slots, question.sql, may_run_again=True)
-        cursor.execute(f"PREPARE {_NAME} AS\n{question.sql}")
-        return _Plan(database, cursor, slots, _EXECUTE)
+            sources.append(source)
+            selects[name] = f"FROM {rows}" if part is None or not part.where else part.select(rows)
+        sql = with_tables(expanded(question.sql, question.steps), selects)
+        if self._keeps_statements:
+            cursor.execute(f"PREPARE {_NAME} AS {sql}")
+        return _Plan(database, cursor, slots, sources, sql, self._keeps_statements)
 
     def _give_back(self, key: _Key, plan: _Plan) -> None:
         """Keep a plan for the next question; the one that was not asked for longest goes."""
@@ -310,9 +297,9 @@ class Plans:
         """Free rows that idle plans hold, of those first that were not asked for longest."""
         while taken := self._taken_with_rows():
             key, plan = taken
-            if self._runs_again(key, plan):
-                plan.forget()
-                self._give_back(key, plan)
+            plan.make_ready()
+            plan.forget()
+            self._give_back(key, plan)
 
     def _taken_with_rows(self) -> tuple[_Key, _Plan] | None:
         """The oldest plan with rows, if all plans together hold too many."""
@@ -388,11 +375,30 @@ def _keeps_statements(connection: duckdb.DuckDBPyConnection) -> bool:
     slot = Slot(pa.table({"a": [1]}))
     slot.fill(slot.schema.empty_table())
     with connection.cursor() as cursor:
-        cursor.register("slot", slot)
-        cursor.execute(f"PREPARE {_NAME} AS FROM slot")
+        source, rows = offer(cursor, "slot", slot)
+        cursor.execute(f"PREPARE {_NAME} AS FROM {rows}")
         times = slot.times_planned
         cursor.execute(_EXECUTE).fetchall()
+        del source
     return slot.times_planned == times
+
+
+def offer(connection: duckdb.DuckDBPyConnection, name: str, slot: Slot) -> tuple[object, str]:
+    """Let SQL of a connection read a slot.
+
+    Returns
+    -------
+    tuple
+        What must not be dropped as long as it is read, and what SQL reads it by.
+    """
+    register = getattr(connection, "_register_source", None)
+    if register is None:  # a release without them: it may plan a view each time
+        source, relation = slot, f"_{name}"
+        connection.register(relation, slot)
+    else:
+        source = register(slot)
+        relation = f'"{source.name}"'
+    return source, relation if not (casts := _casts(slot.schema)) else f"(FROM {relation} {casts})"
 
 
 def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
@@ -401,20 +407,25 @@ def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
     return connection.sql(f"{sql}\n;\nRESET VARIABLE nothing").to_arrow_table()
 
 
-def give(connection: duckdb.DuckDBPyConnection, name: str, rows: Slot | pa.Table) -> None:
+def give(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
     """Let SQL read rows that DuckDB has made, in its own types, as a table of this name."""
-    wide = [field.name for field in rows.schema if field.type == _HUGEINT]
-    if not wide:
+    casts = _casts(rows.schema)
+    if not casts:
         connection.register(name, rows)
         return
-    casts = ", ".join(f'"{column}"::HUGEINT AS "{column}"' for column in wide)
     connection.register(f"_{name}", rows)
-    connection.execute(f"CREATE TEMP VIEW {name} AS FROM _{name} SELECT * REPLACE ({casts})")
+    connection.execute(f"CREATE TEMP VIEW {name} AS FROM _{name} {casts}")
+
+
+def _casts(schema: pa.Schema) -> str:
+    """The SELECT that gives 128-bit sums DuckDB's own type; empty if there are none."""
+    wide = [f'"{f.name}"::HUGEINT AS "{f.name}"' for f in schema if f.type == _HUGEINT]
+    return f"SELECT * REPLACE ({', '.join(wide)})" if wide else ""
 
 
 def take(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
     """Undo `give`."""
-    if any(field.type == _HUGEINT for field in rows.schema):
+    if _casts(rows.schema):
         connection.execute(f"DROP VIEW IF EXISTS {name}")
         connection.unregister(f"_{name}")
     else:

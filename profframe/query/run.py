@@ -498,15 +498,17 @@ _PARTIAL_STEPS: Final = """
     SELECT run, rank, step FROM whole_steps(profiler_steps) WHERE step_ns > 0
 """
 _EXAMINED: Final = """
-WITH events AS NOT MATERIALIZED (
-    SELECT events.* REPLACE (CASE WHEN partial.step IS NULL THEN events.step END AS step)
-    FROM events
-    LEFT JOIN _partial_steps AS partial
-        ON events.run = partial.run AND events.rank = partial.rank AND events.step = partial.step
+FROM (
+    WITH events AS NOT MATERIALIZED (
+        SELECT whole.* REPLACE (CASE WHEN partial.step IS NULL THEN whole.step END AS step)
+        FROM events AS whole
+        LEFT JOIN _partial_steps AS partial
+            ON whole.run = partial.run AND whole.rank = partial.rank AND whole.step = partial.step
+    )
+    FROM ({})
 )
-FROM ({})
 """
-"""SQL with events of which none is in a step that is not examined."""
+"""SQL with events of which none is in a step that is not examined, in brackets for a plan's WITH."""
 _GAINED: Final = """
     SELECT _findings.* REPLACE (
             coalesce(within_ns, estimated_gain_ns) AS estimated_gain_ns,

@@ -59,7 +59,7 @@ class TableRows:
 
     def view(self, connection: duckdb.DuckDBPyConnection, name: str, rows: str) -> None:
         """Create a view of it over a relation with the rows of the table."""
-        connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {self._select(rows)}")
+        connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {self.select(rows)}")
 
     def copy(
         self, connection: duckdb.DuckDBPyConnection, name: str, rows: str, *, in_order: bool = True
@@ -71,13 +71,14 @@ class TableRows:
         if not in_order:
             connection.execute("SET preserve_insertion_order = false")
         try:
-            connection.execute(f"CREATE OR REPLACE TEMP TABLE _{name} AS {self._select(rows)}")
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE _{name} AS {self.select(rows)}")
         finally:
             if not in_order:
                 connection.execute("SET preserve_insertion_order = true")
         connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS FROM _{name}")
 
-    def _select(self, rows: str) -> str:
+    def select(self, rows: str) -> str:
+        """The SELECT of it from a relation with the rows of the table."""
         columns = ", ".join(f'"{column}"' for column in sorted(self.columns or ())) or "*"
         return f"FROM {rows} SELECT {columns} WHERE {self.where or 'TRUE'}"
 

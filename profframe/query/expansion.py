@@ -1,0 +1,240 @@
+"""SQL with the macros of ``sql/lib`` written out, for plans that are kept.
+
+DuckDB 2.0.1 plans a prepared statement anew for each run if it calls a macro or reads a view. SQL
+that does neither keeps its plan, so each call is replaced by the macro's body, as DuckDB replaces
+it in its tree of the statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import Final, TypeAlias
+
+from profframe.query import macros
+
+_PIECE: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|(?:\s|--[^\n]*)+|:=|::|.""")
+_TABLE_OF: Final = "query_table"
+_OPENS: Final = "([{"
+_CLOSES: Final = ")]}"
+_ALIAS: Final = (["AS", " "], ["AS", "\n"])
+"""What comes before a new name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """A place in a macro's body where an argument goes."""
+
+    name: str
+    is_table: bool = False
+    """Whether the argument is the name of a table, maybe in quotes."""
+    has_field: bool = False
+    """Whether the body reads a field of it: the name of a row may be put there, nothing else."""
+
+
+_Piece: TypeAlias = "str | _Parameter"
+_Pieces: TypeAlias = "Sequence[_Piece]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Macro:
+    parameters: tuple[str, ...]
+    defaults: Mapping[str, _Pieces]
+    body: tuple[_Piece, ...]
+
+
+@lru_cache(maxsize=256)
+def expanded(sql: str, kept: tuple[str, ...] = ()) -> str:
+    """SQL without calls of macros.
+
+    Parameters
+    ----------
+    sql
+        One SELECT of profframe's own.
+    kept
+        Macros whose rows are in a table, which `profframe.query.macros.kept` names.
+
+    Returns
+    -------
+    str
+        A SELECT of the same rows.
+
+    Examples
+    --------
+    >>> expanded("SELECT is_op(kind) AS is_op FROM events")
+    "SELECT (kind = 'host_op' OR kind = 'annotation') AS is_op FROM events"
+    """
+    return "".join(_text(_expanded(_pieces(sql), kept)))
+
+
+def with_tables(sql: str, tables: Mapping[str, str]) -> str:
+    """A SELECT that reads tables which are SELECTs themselves.
+
+    Parameters
+    ----------
+    sql
+        A SELECT, with or without WITH, and without comments before it.
+    tables
+        The SELECT of each table by the name that ``sql`` reads it by.
+
+    Returns
+    -------
+    str
+        One SELECT; it reads the tables in place, as it would read views.
+
+    Examples
+    --------
+    >>> with_tables("WITH b AS (FROM a) FROM b", {"a": "SELECT 1"})
+    'WITH a AS NOT MATERIALIZED (SELECT 1), b AS (FROM a) FROM b'
+    """
+    rows = ", ".join(f"{name} AS NOT MATERIALIZED ({rows})" for name, rows in tables.items())
+    words = sql.split(maxsplit=2)
+    if not tables:
+        return sql
+    if words[0] != "WITH":
+        return f"WITH {rows} {sql}"
+    if words[1] == "RECURSIVE":
+        return f"WITH RECURSIVE {rows}, {words[2]}"
+    return f"WITH {rows}, {' '.join(words[1:])}"
+
+
+def _pieces(sql: str) -> list[_Piece]:
+    """Words, strings, signs, and one blank or end of line for any space and comments."""
+    return [*_stripped([_blank(piece) or piece for piece in _PIECE.findall(sql)])]
+
+
+def _blank(piece: _Piece) -> str:
+    """What a space between words is kept as; an end of line may join two strings."""
+    if not isinstance(piece, str) or not (piece[0].isspace() or piece.startswith("--")):
+        return ""
+    return "\n" if "\n" in piece else " "
+
+
+def _text(pieces: _Pieces) -> Iterator[str]:
+    for piece in pieces:
+        if not isinstance(piece, str):
+            raise TypeError(f"the argument for {piece.name} is missing")
+        yield piece
+
+
+def _expanded(pieces: _Pieces, kept: tuple[str, ...]) -> list[_Piece]:
+    """Pieces with the bodies of macros in place of their calls."""
+    written = list[_Piece]()
+    place = 0
+    while place < len(pieces):
+        piece = pieces[place]
+        place += 1
+        if pieces[place : place + 1] != ["("] or not isinstance(piece, str):
+            written.append(piece)
+        elif piece in macros.names():
+            arguments, place = _arguments(pieces, place)
+            written += _called(piece, arguments, kept)
+        else:
+            written.append(piece)
+    return written
+
+
+def _called(name: str, arguments: Iterable[_Pieces], kept: tuple[str, ...]) -> list[_Piece]:
+    """What stands for a call; its rows have no other alias than the call's."""
+    if name in kept:
+        return [macros.kept(name)]
+    macro = _macro(name, kept)
+    given = dict(macro.defaults)
+    for parameter, argument in zip(macro.parameters, map(_stripped, arguments), strict=False):
+        if ":=" in argument:
+            name, value = _defined(argument)
+            given[name] = _expanded(value, kept)
+        else:
+            given[parameter] = _expanded(argument, kept)
+    body: list[_Piece] = ["("]
+    for piece in macro.body:
+        body += [piece] if isinstance(piece, str) else _put(piece, given[piece.name])
+    return [*body, ")"]
+
+
+def _defined(pieces: _Pieces) -> tuple[str, _Pieces]:
+    """The name and the value of ``name := value``."""
+    return str(pieces[0]), _stripped(pieces[[*pieces].index(":=") + 1 :])
+
+
+def _put(place: _Parameter, argument: _Pieces) -> _Pieces:
+    """What replaces a parameter."""
+    if len(argument) > 1:
+        is_name = len(argument) == 3 and argument[1] == "."
+        return [place.name] if place.has_field else argument if is_name else ["(", *argument, ")"]
+    [only] = argument
+    if isinstance(only, _Parameter):
+        return [replace(only, is_table=place.is_table, has_field=place.has_field)]
+    if place.is_table:
+        return [only.strip("'")]
+    return [only if only.isidentifier() or not place.has_field else place.name]
+
+
+def _stripped(pieces: _Pieces) -> _Pieces:
+    """Pieces without the blanks around them."""
+    start, end = 0, len(pieces)
+    while start < end and _blank(pieces[start]):
+        start += 1
+    while start < end and _blank(pieces[end - 1]):
+        end -= 1
+    return pieces[start:end]
+
+
+def _arguments(pieces: _Pieces, start: int) -> tuple[list[_Pieces], int]:
+    """The arguments of a call whose bracket is at a place, and the place after it."""
+    depth, begun, arguments = 0, start + 1, list[_Pieces]()
+    for place in range(start, len(pieces)):
+        piece = pieces[place]
+        if not isinstance(piece, str):
+            continue
+        depth += (piece in _OPENS) - (piece in _CLOSES)
+        if (depth == 1 and piece == ",") or depth == 0:
+            if place > begun:
+                arguments.append(pieces[begun:place])
+            begun = place + 1
+        if depth == 0:
+            return arguments, begun
+    raise ValueError(f"a bracket is not closed: {''.join(map(str, pieces[start : start + 20]))}")
+
+
+@cache
+def _macro(name: str, kept: tuple[str, ...]) -> _Macro:
+    """A macro, with calls in its body written out."""
+    pieces = _pieces(macros.definition(name).rstrip(";"))
+    head, end = _arguments(pieces, pieces.index("("))
+    parameters = tuple(str(_stripped(words)[0]) for words in head)
+    defaults = dict(_defined(_stripped(words)) for words in head if ":=" in words)
+    rest = _stripped(pieces[end:])
+    is_table = rest[2:3] == ["TABLE"]
+    body = _stripped(rest[3 if is_table else 1 :])
+    places = [_place(body, place, parameters, is_table=is_table) for place in range(len(body))]
+    return _Macro(parameters, defaults, (*_expanded(_without(places), kept),))
+
+
+def _place(body: _Pieces, place: int, parameters: tuple[str, ...], *, is_table: bool) -> _Piece:
+    """A piece of a body, or the parameter that it means: no field, alias, function or key."""
+    piece = body[place]
+    before, after = [*body[max(place - 2, 0) : place]], body[place + 1 : place + 2]
+    if piece not in parameters or before[-1:] == ["."] or before in _ALIAS or after == ["("]:
+        return piece
+    if before == [_TABLE_OF, "("]:
+        return _Parameter(piece, is_table=True)
+    has_field = after == ["."]
+    return piece if has_field and is_table else _Parameter(piece, has_field=has_field)
+
+
+def _without(pieces: _Pieces) -> list[_Piece]:
+    """Pieces without the function that reads a table by its name, which are names then."""
+    text = list[_Piece]()
+    place = 0
+    while place < len(pieces):
+        if pieces[place] == _TABLE_OF and pieces[place + 1] == "(" and pieces[place + 3] == ")":
+            name = pieces[place + 2]
+            text.append(name.strip("'") if isinstance(name, str) else name)
+            place += 4
+        else:
+            text.append(pieces[place])
+            place += 1
+    return text
