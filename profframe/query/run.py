@@ -508,7 +508,7 @@ FROM (
     FROM ({})
 )
 """
-"""SQL with events of which none is in a step that is not examined, in brackets for a plan's WITH."""
+"""SQL with events of which none is in a step that is not examined; a plan puts a WITH before it."""
 _GAINED: Final = """
     SELECT _findings.* REPLACE (
             coalesce(within_ns, estimated_gain_ns) AS estimated_gain_ns,
