@@ -17,6 +17,7 @@ from profframe.query import macros
 
 _PIECE: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|(?:\s|--[^\n]*)+|:=|::|.""")
 _TABLE_OF: Final = "query_table"
+"""DuckDB's function that reads a table by its name."""
 _OPENS: Final = "([{"
 _CLOSES: Final = ")]}"
 _ALIAS: Final = (["AS", " "], ["AS", "\n"])
@@ -126,11 +127,9 @@ def _expanded(pieces: _Pieces, kept: tuple[str, ...]) -> list[_Piece]:
     while place < len(pieces):
         piece = pieces[place]
         place += 1
-        if pieces[place : place + 1] != ["("] or not isinstance(piece, str):
-            written.append(piece)
-        elif piece in macros.names():
+        if pieces[place : place + 1] == ["("] and (piece == _TABLE_OF or piece in macros.names()):
             arguments, place = _arguments(pieces, place)
-            written += _called(piece, arguments, kept)
+            written += _called(str(piece), arguments, kept)
         else:
             written.append(piece)
     return written
@@ -138,6 +137,9 @@ def _expanded(pieces: _Pieces, kept: tuple[str, ...]) -> list[_Piece]:
 
 def _called(name: str, arguments: Iterable[_Pieces], kept: tuple[str, ...]) -> list[_Piece]:
     """What stands for a call; its rows have no other alias than the call's."""
+    if name == _TABLE_OF:
+        [table] = arguments
+        return [*_put(_Parameter(name, is_table=True), table)]
     if name in kept:
         return [macros.kept(name)]
     macro = _macro(name, kept)
@@ -160,16 +162,20 @@ def _defined(pieces: _Pieces) -> tuple[str, _Pieces]:
 
 
 def _put(place: _Parameter, argument: _Pieces) -> _Pieces:
-    """What replaces a parameter."""
-    if len(argument) > 1:
-        is_name = len(argument) == 3 and argument[1] == "."
-        return [place.name] if place.has_field else argument if is_name else ["(", *argument, ")"]
-    [only] = argument
-    if isinstance(only, _Parameter):
-        return [replace(only, is_table=place.is_table, has_field=place.has_field)]
-    if place.is_table:
-        return [only.strip("'")]
-    return [only if only.isidentifier() or not place.has_field else place.name]
+    """What replaces a parameter: a column, a row or a table by its name, the rest in brackets."""
+    match argument:
+        case [_Parameter() as outer]:
+            return [replace(outer, is_table=place.is_table, has_field=place.has_field)]
+        case [str() as word] if place.is_table:
+            return [word.strip("'")]
+        case [str() as word] if word.isidentifier() or not place.has_field:
+            return [word]
+        case _ if place.has_field:
+            return [place.name]
+        case [_, ".", _]:
+            return argument
+        case _:
+            return ["(", *argument, ")"]
 
 
 def _stripped(pieces: _Pieces) -> _Pieces:
@@ -210,7 +216,7 @@ def _macro(name: str, kept: tuple[str, ...]) -> _Macro:
     is_table = rest[2:3] == ["TABLE"]
     body = _stripped(rest[3 if is_table else 1 :])
     places = [_place(body, place, parameters, is_table=is_table) for place in range(len(body))]
-    return _Macro(parameters, defaults, (*_expanded(_without(places), kept),))
+    return _Macro(parameters, defaults, (*_expanded(places, kept),))
 
 
 def _place(body: _Pieces, place: int, parameters: tuple[str, ...], *, is_table: bool) -> _Piece:
@@ -219,22 +225,5 @@ def _place(body: _Pieces, place: int, parameters: tuple[str, ...], *, is_table: 
     before, after = [*body[max(place - 2, 0) : place]], body[place + 1 : place + 2]
     if piece not in parameters or before[-1:] == ["."] or before in _ALIAS or after == ["("]:
         return piece
-    if before == [_TABLE_OF, "("]:
-        return _Parameter(piece, is_table=True)
     has_field = after == ["."]
     return piece if has_field and is_table else _Parameter(piece, has_field=has_field)
-
-
-def _without(pieces: _Pieces) -> list[_Piece]:
-    """Pieces without the function that reads a table by its name, which are names then."""
-    text = list[_Piece]()
-    place = 0
-    while place < len(pieces):
-        if pieces[place] == _TABLE_OF and pieces[place + 1] == "(" and pieces[place + 3] == ")":
-            name = pieces[place + 2]
-            text.append(name.strip("'") if isinstance(name, str) else name)
-            place += 4
-        else:
-            text.append(pieces[place])
-            place += 1
-    return text

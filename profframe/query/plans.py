@@ -170,7 +170,8 @@ class _Plan:
 
     def forget(self) -> None:
         """Free what operators hold of the last rows."""
-        self.answer({name: slot.schema.empty_table() for name, slot in self.slots.items()})
+        if self.is_prepared:
+            self.answer({name: slot.schema.empty_table() for name, slot in self.slots.items()})
         self.held_rows = 0
 
     def make_ready(self) -> None:
@@ -179,7 +180,7 @@ class _Plan:
             [(_, text)] = self.cursor.execute(f"EXPLAIN (FORMAT json) {_EXECUTE}").fetchall()
             if any(operator in text for operator in _RUN_ONCE):
                 self.cursor.execute(f"DEALLOCATE {_NAME}")
-                self.is_prepared, self.held_rows = False, 0
+                self.is_prepared = False
         self.has_run = True
 
 
@@ -273,7 +274,7 @@ class Plans:
         slots = {name: Slot(rows) for name, rows in tables.items()}
         sources, selects = [], {}
         for name, slot in slots.items():
-            source, rows = offer(cursor, name, slot)
+            source, rows = _offer(cursor, name, slot)
             part = parts.get(name)
             sources.append(source)
             selects[name] = f"FROM {rows}" if part is None or not part.where else part.select(rows)
@@ -375,7 +376,7 @@ def _keeps_statements(connection: duckdb.DuckDBPyConnection) -> bool:
     slot = Slot(pa.table({"a": [1]}))
     slot.fill(slot.schema.empty_table())
     with connection.cursor() as cursor:
-        source, rows = offer(cursor, "slot", slot)
+        source, rows = _offer(cursor, "slot", slot)
         cursor.execute(f"PREPARE {_NAME} AS FROM {rows}")
         times = slot.times_planned
         cursor.execute(_EXECUTE).fetchall()
@@ -383,14 +384,8 @@ def _keeps_statements(connection: duckdb.DuckDBPyConnection) -> bool:
     return slot.times_planned == times
 
 
-def offer(connection: duckdb.DuckDBPyConnection, name: str, slot: Slot) -> tuple[object, str]:
-    """Let SQL of a connection read a slot.
-
-    Returns
-    -------
-    tuple
-        What must not be dropped as long as it is read, and what SQL reads it by.
-    """
+def _offer(connection: duckdb.DuckDBPyConnection, name: str, slot: Slot) -> tuple[object, str]:
+    """What lets SQL of a connection read a slot as long as it is kept, and what SQL reads it by."""
     register = getattr(connection, "_register_source", None)
     if register is None:  # a release without them: it may plan a view each time
         source, relation = slot, f"_{name}"
@@ -398,7 +393,8 @@ def offer(connection: duckdb.DuckDBPyConnection, name: str, slot: Slot) -> tuple
     else:
         source = register(slot)
         relation = f'"{source.name}"'
-    return source, relation if not (casts := _casts(slot.schema)) else f"(FROM {relation} {casts})"
+    casts = _casts(slot.schema)
+    return source, f"(FROM {relation} {casts})" if casts else relation
 
 
 def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
