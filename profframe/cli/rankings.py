@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from profframe.cli.output import OutputOptions
@@ -147,10 +148,14 @@ def ranked(
     into: str | None = None,
 ) -> Iterator[Ranking]:
     """All rankings, as people read them."""
+    from profframe.trace.at_once import at_once
+
     readable = output.of(trace, moments=False)
-    for ranking in _rankings(trace, opening, top, sort, output, into=into):
-        shown = ranking.means() if has_means else ranking
-        yield replace(shown, rows=readable(shown.rows))
+    with at_once(trace) as begin:
+        asked_for = _rankings(trace, opening, top, sort, output, into=into)
+        for ranking in [begin(ask) for ask in asked_for]:
+            shown = ranking().means() if has_means else ranking()
+            yield replace(shown, rows=readable(shown.rows))
 
 
 def _rankings(
@@ -161,92 +166,91 @@ def _rankings(
     output: OutputOptions,
     *,
     into: str | None,
-) -> Iterator[Ranking]:
+) -> Iterator[Callable[[], Ranking]]:
     """What the host and the devices did, ranked."""
-    from profframe.query.header import RankKeys
-    from profframe.show import compact_tables
     from profframe.trace.query import own_rows
 
     if opening.words.is_all:
         return
     has = own_rows(trace, _HAS).row(0, named=True)
-    yield from _phases(opening)
-    yield from _device_rankings(trace, opening, top, into, has)
-    if has["annotations"]:
-        yield _annotations(trace)
-    yield from _rank_rankings(trace)
-    keys = None if sort == "rank" else RankKeys(("name", "kind"))
-    order = "" if sort == "self_ns" else sort
-    yield Ranking(
-        "Self time",
-        opening.self_times,
-        "self_times",
-        keys,
-        "self_ns",
-        order,
-    )
-    if opening.breakdown.height:
-        per = "name" if output.full_names else "short_name"
-        kernels = trace.kernels(per=per)
-        yield Ranking(
-            "Kernels" if output.full_names else "Kernels by short name",
-            compact_tables.kernels(kernels),
-            "kernels",
-            RankKeys(("name",), ("category",)),
-            "total_ns",
-            parameters={} if output.full_names else {"per": per},
-            words={
-                "calls": compact_tables.calls_of_kernels(kernels),
-                "precision": "by the names of kernels; tensor: on units for matrices",
-            },
-        )
-
-
-def _phases(opening: TraceHeader) -> Iterator[Ranking]:
-    """Inference phases; nothing if there are none."""
-    from profframe.show import compact_tables
-
     if opening.phases.height:
-        title = "Inference phases, from their start on the host"
-        yield Ranking(title, compact_tables.phases(opening.phases), "phases")
+        yield partial(_phases, opening)
+    if opening.breakdown.height:
+        yield from _device_rankings(trace, opening, top, into, has)
+    if has["annotations"]:
+        yield partial(_annotations, trace)
+    if has_several_ranks(trace):
+        yield partial(_late_ranks, trace)
+    yield partial(_self_times, opening, sort)
+    if opening.breakdown.height:
+        yield partial(_kernels, trace, output)
 
 
 def _device_rankings(
     trace: Trace, opening: TraceHeader, top: int, into: str | None, has: Mapping[str, bool]
-) -> Iterator[Ranking]:
-    """Time of the devices and causes of waiting; nothing without devices."""
-    from profframe.query.header import RankKeys
-    from profframe.show import columns, compact_tables
+) -> Iterator[Callable[[], Ranking]]:
+    """Time of the devices and causes of waiting."""
+    yield partial(_breakdown, opening)
+    yield partial(_categories, opening)
+    if not {"memcpy", "memset"}.isdisjoint(opening.kinds["kind"]):
+        yield partial(_copies, trace)
+    if "host_op" in opening.kinds["kind"]:
+        yield partial(_ops, trace, opening)
+    if has["modules"]:
+        yield partial(_modules, trace, opening)
+    yield partial(_idle, opening)
+    if has["frames"]:
+        yield partial(_idle_lines, trace, into)
+    yield partial(_gaps, trace, min(top, _MAX_GAPS))
+
+
+def _phases(opening: TraceHeader) -> Ranking:
+    """Inference phases."""
+    from profframe.show import compact_tables
+
+    title = "Inference phases, from their start on the host"
+    return Ranking(title, compact_tables.phases(opening.phases), "phases")
+
+
+def _breakdown(opening: TraceHeader) -> Ranking:
+    """What the devices did."""
+    from profframe.show import compact_tables
     from profframe.show.device_time import together
     from profframe.show.footnotes import HOST
 
-    if not opening.breakdown.height:
-        return
     times = compact_tables.breakdown(opening.breakdown)
     idle_of = together(opening.overview)
     of = {"idle_share": f"of the span{idle_of and f', in which {idle_of}'}"}
     if "host_ns" in times.columns:
         of |= {"span_ns": _PACE, "host_ns": HOST}
-    yield Ranking(
+    return Ranking(
         f"Device time{'' if 'step' in times.columns else f', {compact_tables.WHOLE}'}",
         times,
         "time_breakdown",
         words=of,
     )
-    yield Ranking(
+
+
+def _categories(opening: TraceHeader) -> Ranking:
+    """Device time by category."""
+    from profframe.query.header import RankKeys
+    from profframe.show import compact_tables
+
+    return Ranking(
         "Time of the devices by category",
         compact_tables.categories(opening.categories),
         "kernel_categories",
         RankKeys(("category", "class")),
         "total_ns",
     )
-    if not {"memcpy", "memset"}.isdisjoint(opening.kinds["kind"]):
-        yield _copies(trace)
-    if "host_op" in opening.kinds["kind"]:
-        yield _ops(trace, opening)
-    if has["modules"]:
-        yield _modules(trace, opening)
-    yield Ranking(
+
+
+def _idle(opening: TraceHeader) -> Ranking:
+    """Why the devices had nothing to do."""
+    from profframe.query.header import RankKeys
+    from profframe.show import compact_tables
+
+    return Ranking(
         f"Idle time of the devices, {compact_tables.WHOLE}",
         compact_tables.causes(opening.idle),
         "idle",
@@ -254,19 +258,30 @@ def _device_rankings(
         "idle_ns",
         parameters={"per": "device"},
     )
-    if has["frames"]:
-        lines = trace.idle(by="line", per="device", into=into or "none")
-        yield Ranking(
-            f"Idle time by line, into {into}" if into else "Idle time by line of your code",
-            compact_tables.owners(lines, "(no line)") if into else compact_tables.owners(lines),
-            "idle",
-            RankKeys(("line",), ("device",)),
-            "idle_ns",
-            parameters={"by": "line", "per": "device", **({"into": into} if into else {})},
-        )
-    limit = min(top, _MAX_GAPS)
-    gaps = columns.since_start(compact_tables.gaps(trace.gaps(top=limit), limit), trace.traces)
-    yield Ranking("Largest gaps", columns.compact(gaps), "gaps", explains=False)
+
+
+def _idle_lines(trace: Trace, into: str | None) -> Ranking:
+    """Where the host was while the devices had nothing to do."""
+    from profframe.query.header import RankKeys
+    from profframe.show import compact_tables
+
+    lines = trace.idle(by="line", per="device", into=into or "none")
+    return Ranking(
+        f"Idle time by line, into {into}" if into else "Idle time by line of your code",
+        compact_tables.owners(lines, "(no line)") if into else compact_tables.owners(lines),
+        "idle",
+        RankKeys(("line",), ("device",)),
+        "idle_ns",
+        parameters={"by": "line", "per": "device", **({"into": into} if into else {})},
+    )
+
+
+def _gaps(trace: Trace, most: int) -> Ranking:
+    """The largest gaps."""
+    from profframe.show import columns, compact_tables
+
+    gaps = columns.since_start(compact_tables.gaps(trace.gaps(top=most), most), trace.traces)
+    return Ranking("Largest gaps", columns.compact(gaps), "gaps", explains=False)
 
 
 def _ops(trace: Trace, opening: TraceHeader) -> Ranking:
@@ -337,13 +352,45 @@ def _annotations(trace: Trace) -> Ranking:
     )
 
 
-def _rank_rankings(trace: Trace) -> Iterator[Ranking]:
-    """Ranks that others wait for; nothing if no ranks of a run communicate."""
+def _late_ranks(trace: Trace) -> Ranking:
+    """Ranks that others wait for; no rows if no ranks of a run communicate."""
     from profframe.show import compact_tables
 
-    if not has_several_ranks(trace):
-        return
     late = trace.stragglers()
-    if late.height:
-        rows, title = compact_tables.stragglers(late), compact_tables.stragglers_title(late)
-        yield Ranking(title, rows, "stragglers", by="held_up_ns")
+    rows, title = compact_tables.stragglers(late), compact_tables.stragglers_title(late)
+    return Ranking(title, rows, "stragglers", by="held_up_ns")
+
+
+def _self_times(opening: TraceHeader, sort: str) -> Ranking:
+    """Self times, in the order that is asked for."""
+    from profframe.query.header import RankKeys
+
+    return Ranking(
+        "Self time",
+        opening.self_times,
+        "self_times",
+        None if sort == "rank" else RankKeys(("name", "kind")),
+        "self_ns",
+        "" if sort == "self_ns" else sort,
+    )
+
+
+def _kernels(trace: Trace, output: OutputOptions) -> Ranking:
+    """Kernels by name."""
+    from profframe.query.header import RankKeys
+    from profframe.show import compact_tables
+
+    per = "name" if output.full_names else "short_name"
+    kernels = trace.kernels(per=per)
+    return Ranking(
+        "Kernels" if output.full_names else "Kernels by short name",
+        compact_tables.kernels(kernels),
+        "kernels",
+        RankKeys(("name",), ("category",)),
+        "total_ns",
+        parameters={} if output.full_names else {"per": per},
+        words={
+            "calls": compact_tables.calls_of_kernels(kernels),
+            "precision": "by the names of kernels; tensor: on units for matrices",
+        },
+    )

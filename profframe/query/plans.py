@@ -248,7 +248,7 @@ class Plans:
         plan = self._taken(key, tables) or self._made(question, tables, place)
         try:
             yield plan
-            if most <= MOST_ROWS:
+            if are_kept(tables):
                 plan.held_rows = most if plan.is_prepared and most > _FEW_ROWS else 0
                 self._give_back(key, plan)
                 if plan.held_rows:
@@ -348,6 +348,11 @@ def _most_rows(tables: Tables) -> int:
 def are_small(tables: Tables) -> bool:
     """Whether questions about tables run on the thread that asks."""
     return _most_rows(tables) < _ROWS_OF_ONE_THREAD
+
+
+def are_kept(tables: Tables) -> bool:
+    """Whether plans of questions about tables are kept."""
+    return _most_rows(tables) <= MOST_ROWS
 
 
 @contextmanager

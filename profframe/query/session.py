@@ -6,6 +6,7 @@ Sessions over the same rows share a database, and so do all sessions over the sa
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -27,7 +28,7 @@ from profframe.query.division import Key
 from profframe.query.filtered_replays import with_remaining_replays
 from profframe.query.frames import SELECTION_COLUMNS, frame, plain, selected
 from profframe.query.header import Answer
-from profframe.query.plans import NO_TABLES, PLANS, Question, Tables, are_small
+from profframe.query.plans import NO_TABLES, PLANS, Question, Tables, are_kept, are_small
 from profframe.query.run import answered, on, query, run
 from profframe.query.sandbox import Terms
 from profframe.query.selection import (
@@ -58,6 +59,8 @@ from profframe.system.interrupts import stopping
 Value = TypeVar("Value")
 
 _ATTEMPTS: Final = 10
+_THREADS: Final = 4
+"""Most threads that ask at once."""
 _TABLE_OF: Final[Mapping[str, str]] = {
     "steps": "profiler_steps",
     "memory": "memory",
@@ -210,6 +213,12 @@ class Session:
             return self.keeps_plans
         held = self.source.held({"events": frozenset()})
         return held is not None and are_small(held)
+
+    @property
+    def threads(self) -> int:
+        """How many threads should ask at once: one if a question takes all cores itself."""
+        held = self.source.held({"events": frozenset()})
+        return 1 if held is None or not are_kept(held) else min(_THREADS, os.cpu_count() or 1)
 
     @contextmanager
     def cached(self, at_once: int = 1) -> Iterator[Session]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
@@ -12,9 +13,11 @@ from profframe.errors import without_secrets
 from profframe.query.selection import Numbers, Text, check_compat
 from profframe.show import notebook, units
 from profframe.show.lines import Lines
+from profframe.show.special_files import FileSummaries
 from profframe.show.summary import Summary
 from profframe.show.trace_header import TraceHeader
 from profframe.trace import empty_reasons, generated_questions, query, trace_tables
+from profframe.trace.at_once import Asker, at_once
 from profframe.trace.base_trace import BaseTrace
 from profframe.trace.file_summaries import file_summaries, question
 from profframe.trace.query import own_rows
@@ -191,7 +194,8 @@ def summary(self: BaseTrace) -> TraceHeader:
     >>> summary.advice["rule"][0]
     'data_loading'
     """
-    return header(type(self)(self._session.unlimited()))
+    with _shared(self) as trace:
+        return header(trace)
 
 
 def header(trace: BaseTrace, sort: str = "self_ns") -> TraceHeader:
@@ -204,43 +208,69 @@ def header(trace: BaseTrace, sort: str = "self_ns") -> TraceHeader:
     sort
         Column to sort the self times by.
     """
-    quick = contents(trace)
-    own = {one.name: getattr(quick, one.name) for one in fields(quick)}
-    if quick.words.is_all:
-        return TraceHeader(**own)
-    ask, none = generated_questions, pl.DataFrame()
+    words = _words(trace)
+    with at_once(trace) as begin:
+        advice = None if words.is_all else begin(lambda: query.advice(trace))  # the longest first
+        quick = _contents(trace, words, begin)
+        own: dict[str, Any] = {one.name: getattr(quick, one.name) for one in fields(quick)}
+        if advice is None:
+            return TraceHeader(**own)
+        more = {name: begin(ask) for name, ask in _beyond(trace, quick, sort)}
+        own |= {name: rows() for name, rows in more.items()}
+        return TraceHeader(**own, advice=advice())
+
+
+def _beyond(
+    trace: BaseTrace, quick: Summary, sort: str
+) -> Iterator[tuple[str, Callable[[], pl.DataFrame]]]:
+    """The questions about a trace beyond the quick part and advice, as far as they apply."""
+    ask = generated_questions
     session = trace._session  # noqa: SLF001 - of the trace's own package
     has_phases = not session.lacks("events", "phase_id") and own_rows(trace, _HAS_PHASES).item()
-    has_memory = not session.are_empty(_MEMORY) and own_rows(trace, _HAS_MEMORY).item()
-    has_kernels = quick.overview["kernels"].sum() > 0
-    return TraceHeader(
-        **own,
-        idle=ask.idle(trace, per="device") if quick.breakdown.height else none,
-        phases=ask.phases(trace) if has_phases else none,
-        mfu=_mfu(trace, has_phases) if has_kernels else none,
-        energy=ask.energy(trace) if _has_counters(quick) else none,
-        memory_peak=ask.memory_peak(trace) if has_memory else none,
-        advice=query.advice(trace),
-        self_times=ask.self_times(trace, sort=None if sort == _OWN_ORDER else sort),
-        frameworks=question(trace, "frameworks"),
-        synchronising=own_rows(trace, _SYNCHRONISING),
-    )
+    if quick.breakdown.height:
+        yield "idle", lambda: ask.idle(trace, per="device")
+    if has_phases:
+        yield "phases", lambda: ask.phases(trace)
+    if quick.overview["kernels"].sum() > 0:
+        yield "mfu", lambda: _mfu(trace, has_phases)
+    if _has_counters(quick):
+        yield "energy", lambda: ask.energy(trace)
+    if not session.are_empty(_MEMORY) and own_rows(trace, _HAS_MEMORY).item():
+        yield "memory_peak", lambda: ask.memory_peak(trace)
+    order = None if sort == _OWN_ORDER else sort
+    yield "self_times", lambda: ask.self_times(trace, sort=order)
+    yield "frameworks", lambda: question(trace, "frameworks")
+    yield "synchronising", lambda: own_rows(trace, _SYNCHRONISING)
 
 
 def contents(trace: BaseTrace) -> Summary:
     """What is in a trace, and what its devices spent their time on: the quick part."""
-    traces = trace_tables.table(trace, "traces")
-    words = file_summaries(trace, traces["format"])
-    has_work = not words.is_all and own_rows(trace, _HAS_WORK).item()
+    with at_once(trace) as begin:
+        return _contents(trace, _words(trace), begin)
+
+
+def _words(trace: BaseTrace) -> FileSummaries:
+    """What files say that are no traces."""
+    return file_summaries(trace, trace_tables.table(trace, "traces")["format"])
+
+
+def _contents(trace: BaseTrace, words: FileSummaries, begin: Asker) -> Summary:
     ask, none = generated_questions, pl.DataFrame()
+    overview = begin(lambda: ask.overview(trace))
+    kinds = begin(lambda: own_rows(trace, _KINDS))
+    steps = begin(lambda: ask.step_times(trace))
+    used = None if words.is_all else begin(lambda: question(trace, "used_devices"))
+    has_work = not words.is_all and own_rows(trace, _HAS_WORK).item()
+    breakdown = begin(lambda: ask.time_breakdown(trace)) if has_work else None
+    categories = begin(lambda: ask.kernel_categories(trace)) if has_work else None
     return Summary(
-        overview=ask.overview(trace),
-        kinds=own_rows(trace, _KINDS),
-        steps=ask.step_times(trace),
-        traces=traces,
-        breakdown=ask.time_breakdown(trace) if has_work else none,
-        categories=ask.kernel_categories(trace) if has_work else none,
-        used_devices=none if words.is_all else question(trace, "used_devices"),
+        overview=overview(),
+        kinds=kinds(),
+        steps=steps(),
+        traces=trace_tables.table(trace, "traces"),
+        breakdown=none if breakdown is None else breakdown(),
+        categories=none if categories is None else categories(),
+        used_devices=none if used is None else used(),
         quality=trace_tables.table(trace, "quality"),
         words=words,
     )
