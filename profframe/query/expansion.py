@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from profframe.query import macros
@@ -22,6 +23,12 @@ _OPENS: Final = "([{"
 _CLOSES: Final = ")]}"
 _ALIAS: Final = (["AS", " "], ["AS", "\n"])
 """What comes before a new name."""
+_OWN_TABLE: Final = re.compile(r"(?:WITH|RECURSIVE|,)\s(\w+)\sAS\s(?:NOT\b|MATERIALIZED\b|\()")
+"""A table that SQL makes itself, by WITH."""
+_TABLE: Final = re.compile(
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|((?<!DISTINCT\s)\b(?:FROM|JOIN)\s)(\w+)\b(\sAS\b)?"""
+)
+"""A string, or the name of a table that is read, and whether it gets another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +53,9 @@ class _Macro:
     body: tuple[_Piece, ...]
 
 
-@lru_cache(maxsize=256)
-def expanded(sql: str, kept: tuple[str, ...] = ()) -> str:
+def expanded(
+    sql: str, kept: tuple[str, ...] = (), tables: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """SQL without calls of macros.
 
     Parameters
@@ -56,6 +64,8 @@ def expanded(sql: str, kept: tuple[str, ...] = ()) -> str:
         One SELECT of profframe's own.
     kept
         Macros whose rows are in a table, which `profframe.query.macros.kept` names.
+    tables
+        What is read in place of tables: a name, or a SELECT in brackets.
 
     Returns
     -------
@@ -64,33 +74,29 @@ def expanded(sql: str, kept: tuple[str, ...] = ()) -> str:
 
     Examples
     --------
-    >>> expanded("SELECT is_op(kind) AS is_op FROM events")
-    "SELECT (kind = 'host_op' OR kind = 'annotation') AS is_op FROM events"
+    >>> print(expanded("SELECT is_op(kind) AS is_op FROM events", tables={"events": '"rows 1"'}))
+    SELECT (kind = 'host_op' OR kind = 'annotation') AS is_op FROM "rows 1" AS events
     """
+    text = _without_macros(sql, kept)
+    own = tables.keys() & {*_OWN_TABLE.findall(text)}
+
+    def read(match: re.Match[str]) -> str:
+        before, name, alias = match.groups()
+        if name not in tables or name in own:
+            return match[0]
+        return f"{before}{tables[name]}{alias or f' AS {name}'}"
+
+    return _with_first(_TABLE.sub(read, text), {n: rows for n, rows in tables.items() if n in own})
+
+
+@lru_cache(maxsize=256)
+def _without_macros(sql: str, kept: tuple[str, ...]) -> str:
     return "".join(_text(_expanded(_pieces(sql), kept)))
 
 
-def with_tables(sql: str, tables: Mapping[str, str]) -> str:
-    """A SELECT that reads tables which are SELECTs themselves.
-
-    Parameters
-    ----------
-    sql
-        A SELECT, with or without WITH, and without comments before it.
-    tables
-        The SELECT of each table by the name that ``sql`` reads it by.
-
-    Returns
-    -------
-    str
-        One SELECT; it reads the tables in place, as it would read views.
-
-    Examples
-    --------
-    >>> with_tables("WITH b AS (FROM a) FROM b", {"a": "SELECT 1"})
-    'WITH a AS NOT MATERIALIZED (SELECT 1), b AS (FROM a) FROM b'
-    """
-    rows = ", ".join(f"{name} AS NOT MATERIALIZED ({rows})" for name, rows in tables.items())
+def _with_first(sql: str, tables: Mapping[str, str]) -> str:
+    """A SELECT that reads tables by names which it gives to tables of its own as well."""
+    rows = ", ".join(f"{name} AS NOT MATERIALIZED (FROM {rows})" for name, rows in tables.items())
     words = sql.split(maxsplit=2)
     if not tables:
         return sql

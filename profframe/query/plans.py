@@ -25,7 +25,7 @@ import duckdb
 import pyarrow as pa
 
 from profframe.query import macros
-from profframe.query.expansion import expanded, with_tables
+from profframe.query.expansion import expanded
 from profframe.query.sandbox import Terms, connect
 from profframe.query.sources import TableRows
 
@@ -272,13 +272,13 @@ class Plans:
         database, cursor = self._connected(place)
         parts = dict(question.parts)
         slots = {name: Slot(rows) for name, rows in tables.items()}
-        sources, selects = [], {}
+        sources, read = [], {}
         for name, slot in slots.items():
             source, rows = _offer(cursor, name, slot)
             part = parts.get(name)
             sources.append(source)
-            selects[name] = f"FROM {rows}" if part is None or not part.where else part.select(rows)
-        sql = with_tables(expanded(question.sql, question.steps), selects)
+            read[name] = rows if part is None or not part.where else f"({part.select(rows)})"
+        sql = expanded(question.sql, question.steps, read)
         if self._keeps_statements:
             cursor.execute(f"PREPARE {_NAME} AS {sql}")
         return _Plan(database, cursor, slots, sources, sql, self._keeps_statements)

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from profframe.query import expansion, macros
-from profframe.query.expansion import expanded, with_tables
+from profframe.query.expansion import expanded
 
 OWN: Mapping[str, str] = {
     "plus": "(a, b) AS a * b + a",
@@ -35,7 +36,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[duckdb.DuckDBPyConnection]:
     monkeypatch.setattr(macros, "names", statements.keys)
     monkeypatch.setattr(macros, "definition", statements.__getitem__)
     expansion._macro.cache_clear()
-    expanded.cache_clear()
+    expansion._without_macros.cache_clear()
     connection = duckdb.connect()
     for statement in statements.values():
         connection.execute(statement)
@@ -43,7 +44,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[duckdb.DuckDBPyConnection]:
     yield connection
     connection.close()
     expansion._macro.cache_clear()
-    expanded.cache_clear()
+    expansion._without_macros.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -87,20 +88,36 @@ def test_steps_that_are_kept_are_tables() -> None:
     assert expanded("FROM lanes(events) AS l JOIN u", ("lanes",)) == "FROM _kept_lanes AS l JOIN u"
 
 
-@pytest.mark.parametrize(
-    ("sql", "rows"),
-    [
-        ("FROM a", "WITH a AS NOT MATERIALIZED (FROM t) FROM a"),
-        ("WITH b AS (FROM a) FROM b", "WITH a AS NOT MATERIALIZED (FROM t), b AS (FROM a) FROM b"),
-        (
-            "WITH RECURSIVE b AS (FROM a) FROM b",
-            "WITH RECURSIVE a AS NOT MATERIALIZED (FROM t), b AS (FROM a) FROM b",
-        ),
-    ],
+READS = (
+    "FROM a",
+    "SELECT b.x FROM\n  a -- the first\n  AS b",
+    "SELECT a.x, u.y FROM a JOIN u ON a.x = u.x",
+    "SELECT x, (SELECT count(*) FROM u SEMI JOIN a USING (x)) AS n FROM a",
+    "SELECT 'FROM a' AS \" FROM a \", x IS NOT DISTINCT FROM a.x AS a FROM a",
+    "FROM (WITH a AS (SELECT a.x + 1 AS x FROM a JOIN u USING (x)) FROM a)",
+    "WITH b AS (FROM a), c AS (WITH u AS MATERIALIZED (FROM b) FROM u) FROM c JOIN u USING (x)",
+    "WITH RECURSIVE b AS (FROM (WITH a AS (SELECT 7 AS x) FROM a)) FROM b, a",
 )
-def test_tables_come_first(sql: str, rows: str) -> None:
-    assert with_tables(sql, {"a": "FROM t"}) == rows
-    assert with_tables(sql, {}) == sql
+
+
+@pytest.mark.parametrize("sql", READS)
+def test_tables_are_read_by_what_stands_for_them(sql: str) -> None:
+    rows, others = pa.table({"x": [1, 2, 2]}), pa.table({"x": [2], "y": ["y"]})
+    with duckdb.connect() as named:
+        named.register("a", rows)
+        named.register("u", others)
+        before = named.sql(sql).fetchall()
+    with duckdb.connect() as numbered:
+        numbered.register("1", rows)
+        numbered.register("2", others)
+        text = expanded(sql, tables={"a": '"1"', "u": '(FROM "2")'})
+        assert numbered.sql(text).fetchall() == before
+    assert expanded(sql, tables={"other": '"1"'}) == expanded(sql)
+
+
+def test_a_table_keeps_its_name_unless_it_gets_another() -> None:
+    tables = {"a": '"1"', "u": '"2"'}
+    assert expanded("FROM a JOIN u AS b", tables=tables) == 'FROM "1" AS a JOIN "2" AS b'
 
 
 def test_no_macro_has_a_name_of_its_own_for_what_an_argument_may_be() -> None:

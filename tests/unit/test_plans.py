@@ -122,6 +122,16 @@ def test_joins_that_keep_rows_of_their_first_run_are_planned_anew(
         assert not plan.is_prepared
 
 
+def test_a_table_that_is_read_twice_is_not_copied(kept: Plans) -> None:
+    question = Question("SELECT count(*) FROM t AS a JOIN t ON a.a = t.a WHERE t.a > 1")
+    with kept.lease(question, {"t": numbers(1, 2, 3)}) as plan:
+        statement = "EXECUTE plan" if plan.is_prepared else plan.sql
+        [(_, text)] = plan.cursor.execute(f"EXPLAIN {statement}").fetchall()
+        assert plan.answer({"t": numbers(1, 2, 3)}).to_pydict() == {"count_star()": [2]}
+    assert "CTE" not in text
+    assert text.count("ARROW_SCAN") == 2
+
+
 def test_after_an_error_inside_duckdb_questions_go_on(kept: Plans) -> None:
     first = plan_of(kept, SUM, t=numbers(1))
     with (
