@@ -279,9 +279,10 @@ class Plans:
             sources.append(source)
             read[name] = rows if part is None or not part.where else f"({part.select(rows)})"
         sql = expanded(question.sql, question.steps, read)
-        if self._keeps_statements:
+        is_prepared = self._keeps_statements and are_kept(tables)
+        if is_prepared:
             cursor.execute(f"PREPARE {_NAME} AS {sql}")
-        return _Plan(database, cursor, slots, sources, sql, self._keeps_statements)
+        return _Plan(database, cursor, slots, sources, sql, is_prepared)
 
     def _give_back(self, key: _Key, plan: _Plan) -> None:
         """Keep a plan for the next question; the one that was not asked for longest goes."""
