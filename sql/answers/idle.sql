@@ -47,9 +47,22 @@
 WITH work AS MATERIALIZED (
     FROM launched_work(events)
 ),
-all_gaps AS MATERIALIZED (
-    SELECT *, dense_rank() OVER (ORDER BY run, rank, device, stream, cause) AS gap
+caused AS MATERIALIZED (
     FROM work_gaps(events, work, coalesce(getvariable('per'), 'stream'), coalesce(getvariable('kernel_wait_ns'), 30000))
+),
+groups AS (
+    SELECT run, rank, device, stream, cause, row_number() OVER () AS gap
+    FROM (SELECT DISTINCT run, rank, device, stream, cause FROM caused)
+),
+all_gaps AS MATERIALIZED (
+    SELECT caused.*, groups.gap
+    FROM caused
+    JOIN few('groups') AS groups
+        ON caused.run = groups.run
+        AND caused.rank = groups.rank
+        AND caused.device IS NOT DISTINCT FROM groups.device
+        AND caused.stream IS NOT DISTINCT FROM groups.stream
+        AND caused.cause = groups.cause
 ),
 owners AS (
     SELECT gap, sort, idle_label(label) AS label, sum(part_ns)::BIGINT AS part_ns

@@ -30,10 +30,12 @@ WITH slices AS MATERIALIZED (
     FROM query_table(events)
     WHERE sort IS NOT NULL AND start_ns IS NOT NULL AND dur_ns > 0 AND is_async IS NOT TRUE
 ),
+frame_names AS (
+    SELECT DISTINCT name FROM slices WHERE sort = 'frame'
+),
+-- A list keeps the pattern from being tried on every frame.
 line_names AS (
-    SELECT name
-    FROM (SELECT DISTINCT name FROM slices WHERE sort = 'frame')
-    WHERE is_line(name, library)
+    SELECT name FROM few('frame_names') WHERE is_line(name, library)
 ),
 framed AS (
     SELECT DISTINCT run, rank
@@ -212,23 +214,28 @@ of_parts AS (
 stretches AS MATERIALIZED (
     SELECT part, place, start_ns, end_ns, event_id, label FROM innermost_stretches('of_parts')
 ),
-on_parts AS MATERIALIZED (
+firsts AS (
+    SELECT part, min(place) AS place FROM stretches GROUP BY part
+),
+on_parts AS (
     SELECT parts.part, gaps.start_ns, gaps.end_ns, gaps.gap, row_number() OVER () AS row
     FROM query_table(gaps) AS gaps
     JOIN few('gap_parts') AS parts
         ON gaps.run = parts.run AND gaps.rank = parts.rank AND gaps.thread IS NOT DISTINCT FROM parts.gap_thread
 ),
--- Stretches of a part do not overlap, so those in a gap follow each other: from the last one that began by its start on, to the
--- last one that began before its end.
+-- Stretches of a part do not overlap, so those in a gap follow each other: from the last one that began before its start on, to
+-- the last one that began before its end. One that begins at the end may count: it has no part of the gap.
 spans AS (
-    SELECT row, min(place) AS begun_place, max(place) AS last_place
+    SELECT
+        any_value(part) AS part, any_value(gap) AS gap, min(at_ns) AS start_ns, max(at_ns) AS end_ns,
+        min(place) AS begun_place, max(place) AS last_place
     FROM (
-        SELECT row, count(is_stretch) OVER (ROWS UNBOUNDED PRECEDING) AS place
+        SELECT part, at_ns, gap, row, count(is_stretch) OVER (ROWS UNBOUNDED PRECEDING) AS place
         FROM (
-            SELECT part, start_ns AS at_ns, NULL::BIGINT AS row, true AS is_stretch FROM stretches
+            SELECT part, start_ns AS at_ns, NULL::BIGINT AS gap, NULL::BIGINT AS row, true AS is_stretch FROM stretches
             UNION ALL
-            SELECT part, unnest([start_ns, end_ns - 1]), row, NULL FROM on_parts
-            ORDER BY part, at_ns, row NULLS FIRST
+            SELECT part, unnest([start_ns, end_ns]), gap, row, NULL FROM on_parts
+            ORDER BY part, at_ns
         )
     )
     WHERE row IS NOT NULL
@@ -238,14 +245,11 @@ SELECT
     gaps.gap, parts.sort, stretches.event_id, labels.label,
     least(stretches.end_ns, gaps.end_ns) - greatest(stretches.start_ns, gaps.start_ns) AS part_ns
 FROM (
-    SELECT gap, start_ns, end_ns, unnest(range(first_place, last_place + 1)) AS place
-    FROM (
-        SELECT gaps.*, greatest(spans.begun_place, firsts.place) AS first_place, spans.last_place
-        FROM spans
-        JOIN on_parts AS gaps ON spans.row = gaps.row
-        JOIN (SELECT part, min(place) AS place FROM stretches GROUP BY part) AS firsts ON gaps.part = firsts.part
-        ORDER BY first_place
-    )
+    SELECT
+        spans.gap, spans.start_ns, spans.end_ns,
+        unnest(range(greatest(spans.begun_place, firsts.place), spans.last_place + 1)) AS place
+    FROM spans
+    JOIN firsts ON spans.part = firsts.part
 ) AS gaps
 JOIN stretches ON gaps.place = stretches.place
 JOIN few('parts') AS parts ON stretches.part = parts.part
