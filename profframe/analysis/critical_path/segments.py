@@ -9,7 +9,6 @@ from typing import Final
 import duckdb
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from profframe.analysis.critical_path.graph import (
     BETWEEN,
@@ -22,7 +21,7 @@ from profframe.analysis.critical_path.graph import (
     Graph,
 )
 from profframe.intervals import Ints, Mask
-from profframe.query.run import select
+from profframe.query.run import select, selected
 
 LEAP: Final = -2
 """Pseudo-edge: from one point of a thread to another, across any number of slices."""
@@ -240,28 +239,37 @@ def described(
     connection: duckdb.DuckDBPyConnection, run: str | None, path: RankedStretches, origin: int
 ) -> pl.DataFrame:
     """The segments with columns of their events."""
-    stretches, waiting = path.stretches, path.waiting_rank
-    table = pa.table(
+    stretches = path.stretches
+    segments = pl.DataFrame(
         {
-            "number": np.arange(stretches.event.size),
-            "rank": path.rank,
-            "event_id": pa.array(stretches.event, mask=stretches.event < 0),
+            "rank": pl.Series(path.rank, dtype=pl.Int32),
+            "event_id": _unless_negative(stretches.event),
             "start_ns": stretches.start + origin,
             "dur_ns": stretches.end - stretches.start,
-            "edge": np.array(EDGES, np.object_)[stretches.edge],
-            "bound": np.where(
-                path.is_busy,
-                "sync",
-                np.array([*BOUNDS_OF_EDGES.values()], np.object_)[stretches.edge],
-            ),
-            "waiting_rank": pa.array(waiting, mask=waiting < 0),
-        },
-        schema=_PATH,
+            "edge": pl.Series(EDGES).gather(stretches.edge),
+            "bound": pl.Series([*BOUNDS_OF_EDGES.values()]).gather(stretches.edge),
+            "is_busy": path.is_busy,
+            "waiting_rank": _unless_negative(path.waiting_rank).cast(pl.Int32),
+        }
     )
-    connection.register("_path", table)
-    rows = pl.DataFrame(select(connection, _DESCRIBED).to_arrow_table())
+    on = ["rank", "event_id"]
+    connection.register("_path", segments.select(on).to_arrow())
+    events = pl.DataFrame(selected(connection, _DESCRIBED))
     connection.unregister("_path")
-    return rows.select(pl.lit(run, pl.String).alias("run"), pl.all())
+    bound = (
+        pl.when(pl.col("edge") == "work").then("class")
+        .when("is_busy").then(pl.lit("sync"))
+        .otherwise("bound")
+    )  # fmt: skip
+    return segments.join(events, on=on, how="left", maintain_order="left").select(
+        pl.lit(run, pl.String).alias("run"), *on, "name", "kind", "thread", "device", "stream",
+        "start_ns", "dur_ns", bound.alias("bound"), "edge", "waiting_rank",
+    )  # fmt: skip
+
+
+def _unless_negative(values: Ints) -> pl.Series:
+    series = pl.Series(values)
+    return series.set(series < 0, None)
 
 
 def starts(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
@@ -274,26 +282,11 @@ CALLS: Final = (
     "device_class()"
 )
 """The macros that the queries of this folder call."""
-_PATH: Final = pa.schema(
-    {"number": pa.int64(), "rank": pa.int32()}
-    | dict.fromkeys(("event_id", "start_ns", "dur_ns"), pa.int64())
-    | dict.fromkeys(("edge", "bound"), pa.string())
-    | {"waiting_rank": pa.int32()}
-)
 _STARTS: Final = "SELECT run::VARCHAR AS run, rank, start_ns FROM traces"
 _DESCRIBED: Final = """
-    WITH described AS MATERIALIZED (
-        SELECT
-            rank, event_id, name, kind, thread, device, stream,
-            device_class(kind, kernel_category) AS class
-        FROM events
-        SEMI JOIN _path ON events.rank = _path.rank AND events.event_id = _path.event_id
-    )
     SELECT
-        _path.rank, _path.event_id, described.name, described.kind, described.thread,
-        described.device, described.stream, _path.start_ns, _path.dur_ns,
-        CASE WHEN edge = 'work' THEN class ELSE bound END AS bound, edge, waiting_rank
-    FROM _path
-    LEFT JOIN described ON _path.rank = described.rank AND _path.event_id = described.event_id
-    ORDER BY number
+        rank, event_id, name, kind, thread, device, stream,
+        device_class(kind, kernel_category) AS class
+    FROM events
+    SEMI JOIN _path ON events.rank = _path.rank AND events.event_id = _path.event_id
 """
