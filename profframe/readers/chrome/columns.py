@@ -259,6 +259,9 @@ def _times(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     if "time_text.ts" in members:
         bad_start = bad_start | _unread(members["time_text.ts"], members["ts"])
         bad_duration = bad_duration | _unread(members["time_text.dur"], members["dur"])
+    # No other event needs one: the text of times is not always there to tell.
+    bad_start = bad_start & ~_is(members["ph"], ("M",))
+    bad_duration = bad_duration & _is(members["ph"], ("X",))
     return {
         "time_ns": start.ns,
         "dur_ns": duration.ns,
@@ -538,6 +541,7 @@ def _flow_category(category: pa.DictionaryArray, flow_id: pa.Array) -> pa.Array:
     if LAUNCH_ARROWS not in category.dictionary.to_pylist():
         return category
     is_long = pc.match_substring_regex(flow_id, r"^[0-9]{13,18}$")
+    is_long = pc.fill_null(is_long, fill_value=False)  # an arrow without an id keeps its category
     number = pc.if_else(is_long, flow_id, "0").cast(pa.int64())
     between_nodes = pc.and_(
         pa.array(_is(category, (LAUNCH_ARROWS,))), pc.greater_equal(number, FIRST_DEPENDENCY)

@@ -49,7 +49,7 @@ _MOST_RANKS: Final = 65536
 _ANY_OF_DEVICE: Final = f'"(?:{"|".join(DEVICE_ARGS)})"'
 _COLLECTIVES: Final = f"""
     SELECT row, name, from_json(args, '{json.dumps(dict(DEVICE_ARGS))}') AS members
-    FROM device_args WHERE json_valid(args)"""  # noqa: S608
+    FROM device_args WHERE args IS NULL OR json_valid(args)"""  # noqa: S608
 _LAUNCHES: Final = f"""
     SELECT row, unnest(from_json(args, '{json.dumps(dict(LAUNCH_MEMBERS))}'))
     FROM device_args WHERE json_valid(args)"""  # noqa: S608

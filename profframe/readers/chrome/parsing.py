@@ -104,12 +104,18 @@ _KEPT: Final = f"""
         SELECT {_EVENT}, {_MEMBERS} FROM (SELECT '[{{"args":{_NUMBERS}}}]' AS t)))"""
 _LINKS: Final = ("id2", "scope", "bind_id", "flow_in", "flow_out")
 """Keys that few events have: they are in the arguments, too, so that nothing is lost."""
+_LINK_MARKS: Final = r'"(?:id2|scope|bind_id)"|\\u00'
+"""Text without which there are no such keys; one may be escaped."""
+_IDS_OF_LINKS: Final = (
+    ("local_id", "members['id2']->>'$.local'"),
+    ("wide_id", "members['id2']->>'$.global'"),
+    ("own_scope", "members['scope']->>'$'"),
+    ("bind_id", "members['bind_id']->>'$'"),
+)
 _LINK_COLUMNS: Final = """
-    members['id2']->>'$.local' AS local_id,
-    coalesce(members['id2']->>'$.global', event.id) AS global_id,
-    coalesce((members['scope']->>'$') || ':', '') AS id_scope,
+    coalesce(wide_id, event.id) AS global_id,
+    coalesce(own_scope || ':', '') AS id_scope,
     coalesce('local:' || id_scope || local_id, id_scope || global_id) AS full_id,
-    members['bind_id']->>'$' AS bind_id,
     coalesce(TRY_CAST((members['flow_in']->>'$') AS BOOLEAN), false) AS flow_in,
     coalesce(TRY_CAST((members['flow_out']->>'$') AS BOOLEAN), false) AS flow_out"""
 
@@ -129,7 +135,8 @@ class _Patterns:
 def _patterns(pieces: pa.LargeStringArray) -> _Patterns:
     texts = pl.Series(pieces)
     is_suspect = texts.str.contains(_SUSPECT)
-    numerals = not keeps_numerals() and has_unlike(pieces)
+    may_rewrite = not keeps_numerals() or texts.str.contains(_LINK_MARKS).any()
+    numerals = bool(may_rewrite) and has_unlike(pieces)
     if not is_suspect.any():
         return _Patterns(numerals)
     suspects = texts.filter(is_suspect)
@@ -150,7 +157,7 @@ def _with_other_keys(parsed: str) -> str:
                     WHEN coalesce(given, '{{}}') = '{{}}' THEN '{{' || other || '}}'
                     WHEN given[1] = '{{' THEN given[:-2] || ',' || other || '}}'
                     ELSE '{{"args":' || given || ',' || other || '}}' END AS args
-        FROM (SELECT event, event.args::VARCHAR AS given, {_LINK_COLUMNS},
+        FROM (SELECT event, event.args::VARCHAR AS given, bind_id, {_LINK_COLUMNS},
                      array_to_string(list_transform(
                          list_filter(
                              map_entries(members),
@@ -167,8 +174,11 @@ def _with_other_keys(parsed: str) -> str:
 def _query(patterns: _Patterns, *, other_keys: bool, all_args: bool) -> str:
     """SQL: one row per event with its members, those of its arguments, and all arguments."""
     rows, args, columns = _EVENTS_AND_MEMBERS if other_keys else _EVENTS, "event.args", "event"
+    if other_keys:
+        rows = f"SELECT event, members, {_ids_of_links(patterns)} FROM ({rows})"
     if patterns.numerals:
-        members = f", {_UNMARKED_MEMBERS}" if other_keys else ""
+        ids = ", ".join(name for name, _ in _IDS_OF_LINKS)
+        members = f", {_UNMARKED_MEMBERS}, {ids}" if other_keys else ""
         rows = f"SELECT {_UNMARKED_EVENT}{members} FROM ({rows})"
     if other_keys:
         links = "full_id, bind_id, flow_in, flow_out"
@@ -181,6 +191,14 @@ def _query(patterns: _Patterns, *, other_keys: bool, all_args: bool) -> str:
     keys = f", hash(json_keys(event.args)) AS {_KEYS_OF_ARGS}" if all_args else ""
     members = f"from_json({args}, '{ARGS_TYPE}') AS members"
     return f"SELECT {columns}, {members}{old}{exported}{keys} FROM ({rows})"
+
+
+def _ids_of_links(patterns: _Patterns) -> str:
+    """SQL: the ids in the links of an event; the database takes a number out of JSON as a double."""
+    return ", ".join(
+        f"{unmarked(f'({text})') if patterns.numerals else text} AS {name}"
+        for name, text in _IDS_OF_LINKS
+    )
 
 
 def _exported_columns(args: str) -> str:

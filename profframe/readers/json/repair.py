@@ -261,6 +261,14 @@ class _Repairer:
             return None
         return end if self.is_unicode or is_unicode(self.text[position:end]) else None
 
+    def _parses(self, position: int) -> bool:
+        """Whether the value there ends as in JSON, whatever else is to be mended in it."""
+        try:
+            DECODER.raw_decode(self.text, position)
+        except ValueError:
+            return False
+        return True
+
     def _element(self, position: int) -> tuple[str | None, int]:
         """Valid text of the element there, or None if it is dropped, and its end."""
         text = self.text
@@ -271,7 +279,8 @@ class _Repairer:
                 return self._too_deep(position)
             if end is not None and not self._took_the_rest(position, end):
                 return text[position:end], end
-            begin = self._next_begin(position) if self.mark else None
+            is_cut = self.mark and (end is not None or not self._parses(position))
+            begin = self._next_begin(position) if is_cut else None
             return self._repaired(position) if begin is None else self._before(position, begin)
         if _KEY.match(text, position):
             return self._repaired(position, is_open=True)
