@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import groupby, pairwise
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -19,6 +20,8 @@ from profframe.query import macros
 _PIECE: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|(?:\s|--[^\n]*)+|:=|::|.""")
 _TABLE_OF: Final = "query_table"
 """DuckDB's function that reads a table by its name."""
+_BLANKS: Final = " \n\t-"
+"""What space and comments begin with."""
 _OPENS: Final = "([{"
 _CLOSES: Final = ")]}"
 _ALIAS: Final = (["AS", " "], ["AS", "\n"])
@@ -109,7 +112,8 @@ def _with_first(sql: str, tables: Mapping[str, str]) -> str:
 
 def _pieces(sql: str) -> list[_Piece]:
     """Words, strings, signs, and one blank or end of line for any space and comments."""
-    return [*_stripped([_blank(piece) or piece for piece in _PIECE.findall(sql)])]
+    pieces = _PIECE.findall(sql)
+    return [*_stripped([_blank(p) or p if p[0] in _BLANKS else p for p in pieces])]
 
 
 def _blank(piece: _Piece) -> str:
@@ -128,17 +132,14 @@ def _text(pieces: _Pieces) -> Iterator[str]:
 
 def _expanded(pieces: _Pieces, kept: tuple[str, ...]) -> list[_Piece]:
     """Pieces with the bodies of macros in place of their calls."""
-    written = list[_Piece]()
-    place = 0
-    while place < len(pieces):
-        piece = pieces[place]
-        place += 1
-        if pieces[place : place + 1] == ["("] and (piece == _TABLE_OF or piece in macros.names()):
-            arguments, place = _arguments(pieces, place)
-            written += _called(str(piece), arguments, kept)
-        else:
-            written.append(piece)
-    return written
+    names = {_TABLE_OF, *macros.names()}
+    written, done = list[_Piece](), 0
+    for place, (piece, following) in enumerate(pairwise(pieces)):
+        if following == "(" and piece in names and place >= done:
+            arguments, end = _arguments(pieces, place + 1)
+            written += [*pieces[done:place], *_called(str(piece), arguments, kept)]
+            done = end
+    return [*written, *pieces[done:]]
 
 
 def _called(name: str, arguments: Iterable[_Pieces], kept: tuple[str, ...]) -> list[_Piece]:
@@ -221,15 +222,27 @@ def _macro(name: str, kept: tuple[str, ...]) -> _Macro:
     rest = _stripped(pieces[end:])
     is_table = rest[2:3] == ["TABLE"]
     body = _stripped(rest[3 if is_table else 1 :])
-    places = [_place(body, place, parameters, is_table=is_table) for place in range(len(body))]
-    return _Macro(parameters, defaults, (*_expanded(places, kept),))
+    places = [
+        _place(body, place, is_table=is_table) if piece in parameters else piece
+        for place, piece in enumerate(body)
+    ]
+    return _Macro(parameters, defaults, (*_joined(_expanded(places, kept)),))
 
 
-def _place(body: _Pieces, place: int, parameters: tuple[str, ...], *, is_table: bool) -> _Piece:
-    """A piece of a body, or the parameter that it means: no field, alias, function or key."""
-    piece = body[place]
+def _joined(pieces: _Pieces) -> Iterator[_Piece]:
+    """Pieces with all text between two parameters as one."""
+    for is_text, run in groupby(pieces, lambda piece: isinstance(piece, str)):
+        if is_text:
+            yield "".join(map(str, run))
+        else:
+            yield from run
+
+
+def _place(body: _Pieces, place: int, *, is_table: bool) -> _Piece:
+    """The parameter that a name in a body means, or the name: of a field, alias or function."""
+    piece = str(body[place])
     before, after = [*body[max(place - 2, 0) : place]], body[place + 1 : place + 2]
-    if piece not in parameters or before[-1:] == ["."] or before in _ALIAS or after == ["("]:
+    if before[-1:] == ["."] or before in _ALIAS or after == ["("]:
         return piece
     has_field = after == ["."]
     return piece if has_field and is_table else _Parameter(piece, has_field=has_field)
