@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -88,6 +87,8 @@ def ask(
 
 def _token() -> str:
     """The token that clients have to send."""
+    import secrets
+
     token = os.environ.get(_TOKEN)
     if token is None:
         return secrets.token_urlsafe(32)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +26,8 @@ from profframe.cli.verbs import (
 from profframe.errors import AnswerError, without_secrets
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from rich.console import RenderableType
 
     from profframe.analysis.fail_on import Growth, Limit, Verdict
@@ -432,6 +433,8 @@ def _memory(
 
 def _limits(texts: Sequence[str]) -> tuple[Fraction | None, list[Limit]]:
     """The lowest limit for all ops and kernels, and those that name a metric."""
+    from fractions import Fraction
+
     from profframe.analysis.fail_on import limit
 
     with usage_errors("--fail-on: "):
