@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from profframe import schema
 from profframe.errors import AnswerError, ProfframeError, StoreError, UnknownNameError
@@ -73,6 +74,22 @@ _TABLE_OF: Final[Mapping[str, str]] = {
     "compiled_kernels": "compiled_kernels",
 }
 """Tables that have rows where a trace has what `recorded:` of a header names, and only there."""
+_WORK: Final = frozenset({"kernel", "memcpy", "memset"})
+_KINDS_OF: Final[Mapping[str, frozenset[str]]] = {
+    "device_work": _WORK,
+    "known_work": _WORK,
+    "kernels": frozenset({"kernel"}),
+    "communication": frozenset({"kernel"}),
+    "copies": _WORK - {"kernel"},
+    "calls": frozenset({"runtime", "driver"}),
+}
+"""Kinds of slices without which a trace does not have what `recorded:` names."""
+_COLUMN_OF: Final[Mapping[str, str]] = {
+    "launches": "launch_id",
+    "graphs": "graph_position",
+    "phases": "phase_id",
+}
+"""Columns of slices without values in a trace that does not have it."""
 _SQL_ERRORS: Final = (
     ProfframeError,
     duckdb.BinderException,
@@ -323,9 +340,19 @@ class Session:
         return self.ask(lambda c: frame(run(c, answer, parameters, self.terms)), reads(answer))
 
     def _lacks(self, answer: Answer) -> bool:
-        """Whether the tables are empty that an answer has no rows without."""
-        groups = [[_TABLE_OF.get(name, "") for name in group] for group in answer.recorded]
-        return any(all(group) and self.are_empty(group) for group in groups)
+        """Whether it is known, without a question, that an answer has no rows."""
+        return any(all(map(self._has_no, group)) for group in answer.recorded)
+
+    def _has_no(self, what: str) -> bool:
+        """Whether it is known that the trace does not have what `recorded:` names."""
+        if what in _KINDS_OF:
+            held = self.source.held({"events": frozenset({"kind"})}) if self.keeps_plans else None
+            return held is not None and _KINDS_OF[what].isdisjoint(
+                pc.unique(held["events"]["kind"]).to_pylist()
+            )
+        if what in _COLUMN_OF:
+            return self.lacks("events", _COLUMN_OF[what])
+        return what in _TABLE_OF and self.are_empty([_TABLE_OF[what]])
 
     def are_empty(self, tables: Iterable[str]) -> bool:
         """Whether it is known, without a question, that tables have no rows."""

@@ -195,3 +195,20 @@ def test_an_answer_whose_tables_are_empty_is_not_planned(
     assert (rows.height, rows.schema) == (planned.height, planned.schema) == (0, planned.schema)
     with pytest.raises(AssertionError, match="planned"):
         trace.answer("overview")
+
+
+@pytest.mark.parametrize(
+    ("answer", "category"),
+    [("kernels", "gpu_memcpy"), ("memory_bandwidth", "kernel"), ("gaps", "cpu_op"),
+     ("host_waits", "kernel"), ("queue_depth", "kernel")],
+)  # fmt: skip
+def test_an_answer_about_other_kinds_of_slices_is_not_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, category: str
+) -> None:
+    trace = builders.loaded(builders.event("a", 0, 5, category=category))
+    trace.to_parquet(tmp_path / "store")
+    planned = load(tmp_path / "store").answer(answer)
+    assert planned.is_empty()
+    monkeypatch.setattr(Session, "select", None)
+    assert trace.answer(answer).equals(planned)
+    assert trace.answer(answer).schema == planned.schema
