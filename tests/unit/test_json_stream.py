@@ -177,6 +177,15 @@ def test_only_the_piece_that_is_broken_is_repaired(monkeypatch: pytest.MonkeyPat
     assert sum(repaired) < 30  # the broken piece, and the last one
 
 
+@pytest.mark.parametrize("behind", ["", ', "b": "c"', ', "b": [{"n": 3}]', ', "b": [{}], "c": 1'])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_the_end_of_the_array_needs_no_repair(behind: str, indent: int | None) -> None:
+    elements = [{"n": i, "list": [{"k": i}, {}]} for i in range(3)]
+    text = f'{{"{KEY}": {json.dumps(elements, indent=indent)}{behind}}}'.encode()
+    reader = ArrayReader(iter([text]), KEY, parse, lambda _: pytest.fail("repaired"), 1)
+    assert [row for rows in reader.rows() for row in rows] == elements
+
+
 def test_the_place_of_a_repair_counts_bytes_of_the_whole_text(size: int) -> None:
     text = '{"é": "é", "rows": [' + '{"name": "é", "n": 1}, ' * 20 + '{"n": NaN}, {"n": 0x1}]}'
     _, document = read(text, size)

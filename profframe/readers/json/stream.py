@@ -40,6 +40,8 @@ _PLAIN_END: Final = re.compile(
     rb'\](?:\s*+,\s*+"[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+"|[\w.+-]++))*+\s*+\}?\s*+'
 )
 """The same, where only numbers and simple strings follow."""
+_INNER_END: Final = re.compile(rb'\}\s*+\]\s*+,\s*+"[^"\\]*+"\s*+:')
+"""A bracket that ends a list of objects, where another member follows."""
 _LONGEST: Final = 4 << 20
 """Bytes after which an element that does not end is given up."""
 _PATIENCE: Final = 512 << 10
@@ -525,7 +527,8 @@ def _split_end(text: bytes) -> tuple[bytes, bytes]:
     """The last elements, and the text from where the array seems to end."""
     last = text.rfind(b"]")
     seems_closed = text[: max(0, last)].rstrip().endswith(b"}")
-    if seems_closed and _PLAIN_END.fullmatch(text, last):
+    is_plain = seems_closed and _PLAIN_END.fullmatch(text, last)
+    if is_plain and not _INNER_END.search(text, 0, last):
         return text[:last], text[last:]
     _, end = _ends(Structure(), text)
     end = (last if seems_closed else len(text)) if end is None else end
