@@ -363,39 +363,36 @@ numbered AS MATERIALIZED (
     FROM query_table(windows) AS windows
     JOIN few(devices) AS devices ON windows.run = devices.run AND windows.rank = devices.rank
 ),
-edges AS (
-    SELECT lane, window_number, unnest([start_ns, end_ns]) AS at_ns, unnest([-1, 1]) AS sign
-    FROM numbered
-    WHERE start_ns IS NOT NULL AND end_ns IS NOT NULL
-),
 changes AS (
     SELECT
-        lane, at_ns,
-        sum(sign * kernels) AS kernels, sum(sign * pieces) AS pieces, sum(sign * (1 - pieces)) AS lost,
-        sum(sign * coalesce(blocks, 0)::HUGEINT) AS blocks,
-        sum(sign * coalesce(occupancy, 0)::HUGEINT) AS occupancy, sum(sign * (occupancy IS NOT NULL)::INTEGER) AS estimated
+        lane, at_ns, window_number, edge,
+        sign * kernels AS kernels, sign * pieces AS pieces, sign * (1 - pieces) AS lost,
+        sign * coalesce(blocks, 0)::HUGEINT AS blocks, sign * coalesce(occupancy, 0)::HUGEINT AS occupancy,
+        sign * (occupancy IS NOT NULL)::INTEGER AS estimated
     FROM (
         SELECT
             devices.lane, work.kernels, work.pieces, work.blocks, work.occupancy,
-            unnest([work.start_ns, work.end_ns]) AS at_ns, unnest([1, -1]) AS sign
+            unnest([work.start_ns, work.end_ns]) AS at_ns, unnest([1, -1]) AS sign,
+            NULL::BIGINT AS window_number, 0 AS edge
         FROM work
         JOIN few(devices) AS devices
             ON work.run = devices.run AND work.rank = devices.rank AND work.device IS NOT DISTINCT FROM devices.device
         UNION ALL
-        SELECT devices.lane, 0, 0, NULL, NULL, unnest([lost.start_ns, lost.end_ns]), unnest([1, -1])
+        SELECT devices.lane, 0, 0, NULL, NULL, unnest([lost.start_ns, lost.end_ns]), unnest([1, -1]), NULL, 0
         FROM lost_work(events) AS lost
         JOIN few(devices) AS devices
             ON lost.run = devices.run AND lost.rank = devices.rank AND coalesce(lost.device = devices.device, true)
         UNION ALL
-        SELECT lane, 0, 1, NULL, NULL, at_ns, 0
-        FROM edges
+        SELECT lane, 0, 1, NULL, NULL, unnest([start_ns, end_ns]), 0, window_number, unnest([-1, 1])
+        FROM numbered
+        WHERE start_ns IS NOT NULL AND end_ns IS NOT NULL
     )
-    GROUP BY lane, at_ns
 ),
--- Sorted once, so that the windows stream: in each lane all sums are 0 after its last change.
+-- Sorted once, so that the windows stream: in each lane all sums are 0 after its last change. Of changes at the same moment all
+-- but the last have no length.
 rates AS (
     SELECT
-        lane, at_ns,
+        window_number, edge,
         CASE
             WHEN sum(pieces) OVER until_now > 0 OR sum(lost) OVER until_now > 0 THEN lead(at_ns) OVER () - at_ns
         END AS length_ns,
@@ -411,7 +408,7 @@ rates AS (
 -- Of all lanes together: a window takes the difference of two moments of one lane.
 clocks AS (
     SELECT
-        lane, at_ns,
+        window_number, edge,
         sum(kernel_ns) OVER until_now - kernel_ns AS kernel_ns,
         sum(busy_ns) OVER until_now - busy_ns AS busy_ns,
         sum(unrecorded_ns) OVER until_now - unrecorded_ns AS unrecorded_ns,
@@ -420,7 +417,7 @@ clocks AS (
         sum(estimated_ns) OVER until_now - estimated_ns AS estimated_ns
     FROM (
         SELECT
-            lane, at_ns,
+            window_number, edge,
             coalesce(length_ns * kernel_rate, 0) AS kernel_ns,
             coalesce(length_ns * busy_rate, 0) AS busy_ns,
             coalesce(length_ns * unrecorded_rate, 0) AS unrecorded_ns,
@@ -433,16 +430,16 @@ clocks AS (
 ),
 uses AS (
     SELECT
-        edges.window_number,
-        sum(sign * kernel_ns) AS kernel_ns,
-        sum(sign * busy_ns) AS busy_ns,
-        sum(sign * unrecorded_ns) AS unrecorded_ns,
-        sum(sign * filled_ns) AS filled_ns,
-        sum(sign * occupied_ns) AS occupied_ns,
-        sum(sign * estimated_ns) AS estimated_ns
+        window_number,
+        sum(edge * kernel_ns) AS kernel_ns,
+        sum(edge * busy_ns) AS busy_ns,
+        sum(edge * unrecorded_ns) AS unrecorded_ns,
+        sum(edge * filled_ns) AS filled_ns,
+        sum(edge * occupied_ns) AS occupied_ns,
+        sum(edge * estimated_ns) AS estimated_ns
     FROM clocks
-    JOIN few('edges') AS edges ON clocks.lane = edges.lane AND clocks.at_ns = edges.at_ns
-    GROUP BY edges.window_number
+    WHERE window_number IS NOT NULL
+    GROUP BY window_number
 )
 SELECT
     numbered.* EXCLUDE (lane, has_blocks, window_number),

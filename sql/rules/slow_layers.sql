@@ -27,15 +27,21 @@ slow AS MATERIALIZED (
     FROM layers
     WHERE device_ns >= coalesce(getvariable('slow_layers_ratio'), 1.2) * usual_ns AND usual_ns > 0
 ),
+firsts AS (
+    SELECT run, rank, launch_id, graph_layer, min(graph_position) AS position
+    FROM events
+    WHERE graph_layer IS NOT NULL AND launch_id IS NOT NULL
+    GROUP BY run, rank, launch_id, graph_layer
+),
 members AS MATERIALIZED (
     SELECT
         launched.run, launched.rank, launched.graph, slices.graph_block AS block, slices.graph_layer AS layer,
-        slices.event_id, slices.name, slices.start_ns, slices.dur_ns,
-        slices.graph_position - min(slices.graph_position) OVER (
-            PARTITION BY slices.run, slices.rank, slices.launch_id, slices.graph_layer
-        ) AS place
+        slices.event_id, slices.name, slices.start_ns, slices.dur_ns, slices.graph_position - firsts.position AS place
     FROM events AS slices
     JOIN launched ON slices.run = launched.run AND slices.rank = launched.rank AND slices.launch_id = launched.launch_id
+    JOIN few('firsts') AS firsts
+        ON slices.run = firsts.run AND slices.rank = firsts.rank AND slices.launch_id = firsts.launch_id
+        AND slices.graph_layer = firsts.graph_layer
     WHERE slices.graph_layer IS NOT NULL
 ),
 usual AS (
