@@ -321,11 +321,12 @@ def _gathered(
     """The gathered rows of all ranks, cached, since several questions need them."""
     from profframe.analysis.critical_path.path_across_ranks import gather
 
-    return session.cache_last(
-        "job",
-        (tuple(ranks), what, corrected),
-        lambda: gather(connect, lambda: _matches(session, ranks), ranks, what, corrected=corrected),
-    )
+    def compute() -> path_across_ranks.JobWindow:
+        return gather(connect, lambda: _matches(session, ranks), ranks, what, corrected=corrected)
+
+    if len(ranks) == 1:  # its model alone is asked for again
+        return compute()
+    return session.cache_last("job", (tuple(ranks), what, corrected), compute)
 
 
 def _matches(session: Session, ranks: list[int]) -> pa.Table:
@@ -632,7 +633,8 @@ def replayed(
     _assert_recorded(session, step)
     what = (step, None, 0)
     with _connections(session, ranks) as connect:
-        gathered = _gathered(session, connect, ranks, what)
         key = (tuple(ranks), what)
-        model = session.cache_last("model", key, lambda: replay.model(connect, gathered))
+        model = session.cache_last(
+            "model", key, lambda: replay.model(connect, _gathered(session, connect, ranks, what))
+        )
     return model, _connect(session), session
