@@ -77,7 +77,8 @@ def readable(names: pa.ChunkedArray) -> pa.ChunkedArray:
     plain = demangled(text for texts in mangled for text in texts.to_pylist())
     if not plain:
         return names
-    return pa.chunked_array([_replaced(chunk, plain) for chunk in names.chunks], names.type)
+    replaced = pa.chunked_array([_replaced(chunk, plain) for chunk in names.chunks], names.type)
+    return replaced.unify_dictionaries()  # others take the texts of the first part for those of all
 
 
 def _replaced(chunk: pa.DictionaryArray, plain: Mapping[str, str]) -> pa.DictionaryArray:

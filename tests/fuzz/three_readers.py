@@ -142,9 +142,11 @@ def _cut(drawn: Drawn, number: int, size: int) -> Cut:
 
     def parse_mended(text: bytes) -> Piece | None:
         piece = Piece(text, sound_events(text, is_mended=True), number, is_mended=True)
-        if piece.events is not None:
+        if piece.events is None:
+            return None
+        if all(event.pairs for event in piece.events):  # an empty one is only read if it is mended
             cut.tried.append(piece)
-        return piece if piece.events is not None else None
+        return piece
 
     blocks = (drawn.text[at : at + size + 36] for at in range(0, len(drawn.text), size + 36))
     reader = ArrayReader(blocks, EVENTS_KEY, parse, parse_mended, 1, mark=b'"ph"')

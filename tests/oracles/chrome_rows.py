@@ -155,7 +155,7 @@ def _row(event: Members) -> tuple[str, Row]:
     if phase == "M":
         row["bad_time"] = False
     if name == "[memory]" and phase in {"i", "I", "X"} and category in {None, "cpu_instant_event"}:
-        return "MEMORY", row | {"category": None} | _of_memory(event.get("args"))
+        return "MEMORY", row | {"category": None} | _of_memory(_all_args(event))
     if phase == "X" and category == "profframe":
         return "INSTANTS", row | _mark(event, phase, duration)
     table = _TABLES.get(phase or "", "INSTANTS")
@@ -164,8 +164,7 @@ def _row(event: Members) -> tuple[str, Row]:
         row |= {"phase": phase, "dur_ns": duration, "bad_dur": bad_duration if phase == "X" else False}
         row["async_id"] = (_id(event) or "") if phase in ASYNC else None
         row |= _arrow(event, phase)
-        args = event.get("args")
-        row |= _of_slice(_all(event) if args is None or isinstance(args, dict) else Members([]))
+        row |= _of_slice(_all_args(event))
         if phase in ASYNC:
             row["is_async"] = True
     elif table == "FLOWS":
@@ -217,8 +216,12 @@ def _is_twice(member: tuple[str, object], args: Members) -> bool:
 
 
 def _arguments(event: Members) -> str | None:
-    args = event.get("args") if event.keys() <= KEYS else _all(event)
+    args = _all_args(event)
     return None if args is None else written(args)
+
+
+def _all_args(event: Members) -> Any:
+    return event.get("args") if event.keys() <= KEYS else _all(event)
 
 
 def _id(event: Members) -> str | None:
@@ -266,8 +269,9 @@ def _has_spelled(value: object) -> bool:
     return isinstance(value, Spelled)
 
 
-def _of_slice(args: Members) -> Row:
+def _of_slice(values: object) -> Row:
     """Columns of arguments that are copied, whatever kind of slice it is."""
+    args = values if isinstance(values, Members) else Members([])
     row: Row = {column: _integer(args.get(key)) for column, key in INTEGERS.items()}
     row |= {column: _text(args.get(key)) for column, key in TEXTS.items()}
     if row["external_id"] is None:

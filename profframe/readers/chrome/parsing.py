@@ -104,6 +104,8 @@ _KEPT: Final = f"""
         SELECT {_EVENT}, {_MEMBERS} FROM (SELECT '[{{"args":{_NUMBERS}}}]' AS t)))"""
 _LINKS: Final = ("id2", "scope", "bind_id", "flow_in", "flow_out")
 """Keys that few events have: they are in the arguments, too, so that nothing is lost."""
+_PATH_OF_LINK: Final = f"'$.' || CASE WHEN m.key IN {_LINKS!r} THEN m.key ELSE 'id2' END"
+"""SQL: a path that is sound for any key: the database looks for those of all."""
 _LINK_MARKS: Final = r'"(?:id2|scope|bind_id)"|\\u00'
 """Text without which there are no such keys; one may be escaped."""
 _IDS_OF_LINKS: Final = (
@@ -164,7 +166,7 @@ def _with_other_keys(parsed: str) -> str:
                              lambda m: m.key NOT IN {_KEYS!r}
                              AND NOT (m.key IN {_LINKS!r}
                                       AND coalesce(
-                                          json_extract(event.args, '$.' || m.key) = m.value, false))
+                                          json_extract(event.args, {_PATH_OF_LINK}) = m.value, false))
                          ),
                          lambda m: to_json(m.key)::VARCHAR || ':' || coalesce(m.value, 'null')
                      ), ',') AS other
