@@ -199,7 +199,7 @@ def _unknown(
     of_its_own = [code for code, text in enumerate(texts) if text in _OTHERS or not text]
     rows = np.flatnonzero(is_other & ~np.isin(categories, of_its_own))
     if rows.size:
-        names = [texts[code] for code in np.unique(categories[rows])]
+        names = sorted(texts[code] for code in np.unique(categories[rows]))
         yield "unknown_category", rows.size, listed(names), int(rows[0])
 
 
