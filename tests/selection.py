@@ -79,6 +79,7 @@ ONCE: Final = (
     "tests/browser/test_diff_report.py::test_it_opens_without_a_word_on_the_console",
     "tests/test_docs.py::test_examples_in_docstrings_run",
     "tests/agents/test_server.py::TestCommandLine",
+    "tests/fuzz/test_three_readers.py::test_readers_agree_on_some_drawn_documents",
     "tests/native/test_native.py::test_no_document_is_wrong",
     "tests/parity/test_blame.py::test_on_the_command_line",
     "tests/test_hostile.py::TestSql",

@@ -31,10 +31,12 @@ _INTEGERS: Final = ("0", "7", "-1", "12", "12345", "2147483648", "1099511627776"
 _NUMBERS: Final = (
     "1.10", "1e5", "1E+5", "-0", "-0.0", "0.0", "-2.50", "0.1", "5e-324", "1e400", "-1e-400", "0e0",
     "100000000000000000000", "12345678901234567890", "-9223372036854775808", "9223372036854775807",
-    "9223372036854775808", "18446744073709551616", "123456789.123456789123456789", "999999999999999",
+    "9223372036854775808", "18446744073709551616", "123456789.123456789123456789",
+    "999999999999999",
     "1234567890123456", "12345678901234567", "123456789012345678", "1234567890123456789", "9" * 40,
     "0.00001", "0.0001", "1e22", "1.7976931348623157e308", "4.35", "0.30000000000000004", "1.0",
-    "9007199254740993", "1e-7", "0.1234567890123456", "0.12345678901234567", "1000000000000000000000",
+    "9007199254740993", "1e-7", "0.1234567890123456", "0.12345678901234567",
+    "1000000000000000000000",
 )  # fmt: skip
 _PLAIN_NUMBERS: Final = ("0", "1", "-17", "64", "1024", "999999999", "123456789012345")
 _TIMES: Final = ("0", "1", "12.5", "1712195495519689.047", "100.001", "-1.25", "3.000", "250")
@@ -45,18 +47,21 @@ _ODD_TIMES: Final = (
 )  # fmt: skip
 _DECIMALS: Final = ("0", "0.5", "42.25", "100", "0.1234567890123456789", "null", "3", "1.10", "-1")
 _WORDS: Final = (
-    "aten::add", "aten::mm", "void f<T, 3>(T&&)", "ampere_sgemm_32x32", "{", "}", "[", "]", ",", ":",
+    "aten::add", "aten::mm", "void f<T, 3>(T&&)", "ampere_sgemm_32x32", "{", "}", "[", "]",
+    ",", ":",
     "'", "null", "NaN", "a b", "", " ", "x" * 40, "5", "-3", "[0, 1]", "[]", "nccl", "}, {", "/",
     "1.10", "module.layer.0", "f.py(3): g", "f.py(3): g;h.py(4): i;", "Infinity: 1,", "日本語", "é",
     "🚀", "\u2028", "\x7f", "\ufeff\uffff", "\u07ff\u0800", "\U0010ffff\U00010000", "\x80\u00a0",
     "b" * 15, "c" * 16, "d" * 17, "日" * 6,
 )  # fmt: skip
 _ESCAPES: Final = (
-    '\\"', "\\\\", "\\b", "\\f", "\\n", "\\r", "\\t", '}, {\\"ph\\": \\"X\\"', '\\"}, {\\"name\\": \\"',
+    '\\"', "\\\\", "\\b", "\\f", "\\n", "\\r", "\\t", '}, {\\"ph\\": \\"X\\"',
+    '\\"}, {\\"name\\": \\"',
     "C:\\\\Users\\\\new", "\\\\\\\\", '\\\\\\"',
 )  # fmt: skip
 _UNICODE: Final = (
-    "\\u00e9", "\\u0041", "\\uD83D\\uDE80", "\\ud83d\\ude80", "\\u2028", "\\u0000", "\\u001f", "\\/",
+    "\\u00e9", "\\u0041", "\\uD83D\\uDE80", "\\ud83d\\ude80", "\\u2028", "\\u0000", "\\u001f",
+    "\\/",
     "\\u001F\\u0008", "\\u007f", "\\u0022", "\\u005c", "\\u003a", "\\uFFFF", "\\u005C\\u005cn",
 )  # fmt: skip
 _HALVES: Final = ("\\ud83d", "\\ude80", "\\ud83dx", "\\ud83d\\ud83d\\ude80", "\\uDC00")
@@ -67,7 +72,8 @@ _BAD: Final = (
 _RAW: Final = ("\x01", "\n", "\t", "\x00", "\x1f", "\r\n")
 _CATEGORIES: Final = (
     "cpu_op", "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cuda_sync",
-    "user_annotation", "gpu_user_annotation", "python_function", "ac2g", "fwdbwd", "Trace", "overhead",
+    "user_annotation", "gpu_user_annotation", "python_function", "ac2g", "fwdbwd", "Trace",
+    "overhead",
     "cpu_instant_event", "cuda_profiler_range", "Kernel", "graph_dependency",
 )  # fmt: skip
 _NAMES: Final = (
@@ -82,7 +88,8 @@ _LABELS: Final = (
 _IDS: Final = ("0", "1", "7", '"stream 7"', '"Spans"', "2147483648", '"5"', '""', "null", '"日本"')
 _SPACES: Final = ("", "", "", " ", "\n", "\n  ", "\r\n\t", " \t", "    ")
 _JUNK: Final = (
-    '"', "\\", "{", "}", "[", "]", ",", ":", "\x00", "\n", "\udcff", "NaN", "0x1", "N/A", ",,", "]}",
+    '"', "\\", "{", "}", "[", "]", ",", ":", "\x00", "\n", "\udcff", "NaN", "0x1", "N/A",
+    ",,", "]}",
     "}{", '"ph":"X",', "01", "+1", ".5", "5.", "-", "e", "tru", "'a'", "/**/", "\ufeff",
 )  # fmt: skip
 _VALUES_OF_LAUNCHES: Final = ("[1, 2, 3]", '"[128,1,1]"', "[1,1,1]", '""', "null")
@@ -124,9 +131,7 @@ class Drawer:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)  # noqa: S311
-        self.has = frozenset(
-            each for each in ODDITIES if self.rng.random() < RARE.get(each, 0.33)
-        )
+        self.has = frozenset(each for each in ODDITIES if self.rng.random() < RARE.get(each, 0.33))
         self.oddness = 0.0
         self.space = ""
 
@@ -137,7 +142,9 @@ class Drawer:
         self.space = rng.choice(_SPACES) if "space" in self.has else ""
         events = [self.event() for _ in range(rng.choice((1, 1, 2, 3, 5, 8, 8, 20)))]
         if self._odd("no members"):
-            events.insert(rng.randrange(len(events) + 1), rng.choice(("{}", "{ }", "null", "[]", "1")))
+            events.insert(
+                rng.randrange(len(events) + 1), rng.choice(("{}", "{ }", "null", "[]", "1"))
+            )
         if rng.random() < 0.01:
             events = []
         whole = self._around()
@@ -171,7 +178,13 @@ class Drawer:
             members.append(("ts", self._time()))
             if phase in "XN" or rng.random() < 0.05:
                 members.append(("dur", self._time()))
-            name = '"[memory]"' if memory else f'"{rng.choice(_NAMES)}"' if rng.random() < 0.6 else self.text()
+            name = (
+                '"[memory]"'
+                if memory
+                else f'"{rng.choice(_NAMES)}"'
+                if rng.random() < 0.6
+                else self.text()
+            )
             members.append(("name", name))
             args = self._args(phase, is_memory=memory)
         if memory:
@@ -202,7 +215,12 @@ class Drawer:
             members.append(("id2", self._object([(kind, self._id())])))
             members += [("scope", self.text())] if rng.random() < 0.5 else []
         if self._odd("other members", 2):
-            members.append((rng.choice(("own", "sf", "tts", "stack", "cname", "日本", "a.b", "EXTRA")), self.value()))
+            members.append(
+                (
+                    rng.choice(("own", "sf", "tts", "stack", "cname", "日本", "a.b", "EXTRA")),
+                    self.value(),
+                )
+            )
         if self._odd("types"):
             at = rng.randrange(len(members))
             members[at] = (members[at][0], self.value())
@@ -225,7 +243,14 @@ class Drawer:
         if self._odd("types", 0.5):
             return self.value()
         if is_memory:
-            keys = ["Addr", "Bytes", "Device Type", "Device Id", "Total Allocated", "Total Reserved"]
+            keys = [
+                "Addr",
+                "Bytes",
+                "Device Type",
+                "Device Id",
+                "Total Allocated",
+                "Total Reserved",
+            ]
             members = [(key, self._argument(key)) for key in keys if rng.random() < 0.9]
         elif phase == "C":
             members = [(f"series {i}", self._number()) for i in range(rng.randrange(4))]
@@ -235,18 +260,24 @@ class Drawer:
             names = rng.sample(_KEYS, rng.choice((0, 1, 2, 3, 3, 6, 12)))
             members = [(key, self._argument(key)) for key in names]
             if rng.random() < 0.4:
-                members.append((rng.choice(("foo", "Fwd", "rank", "a.b", "$.a", "args", "ph")), self.value()))
+                members.append(
+                    (rng.choice(("foo", "Fwd", "rank", "a.b", "$.a", "args", "ph")), self.value())
+                )
         if self._odd("old names"):
-            members.append(rng.choice((("external id", self._integer()), ("Input dims", "[[2, 3]]"))))
+            members.append(
+                rng.choice((("external id", self._integer()), ("Input dims", "[[2, 3]]")))
+            )
         if self._odd("own columns", 2):
-            members.append(("profframe columns", self._object([("stream", "7"), ("is_async", "true")])))
+            members.append(
+                ("profframe columns", self._object([("stream", "7"), ("is_async", "true")]))
+            )
         if self._odd("many members"):
             members += [(f"k{i}", "1") for i in range(rng.choice((60, 1100)))]
         if self._odd("order", 3):
             rng.shuffle(members)
         return self._object(self._doubled(members))
 
-    def _argument(self, key: str) -> str:
+    def _argument(self, key: str) -> str:  # noqa: PLR0911
         if self._odd("types"):
             return self.value()
         rng = self.rng
@@ -291,7 +322,7 @@ class Drawer:
                 parts.insert(rng.randrange(len(parts) + 1), rng.choice(words))
         return f'"{"".join(parts)}"'
 
-    def value(self, depth: int = 3) -> str:
+    def value(self, depth: int = 3) -> str:  # noqa: PLR0911
         """Any value."""
         rng = self.rng
         kind = rng.randrange(9 if depth else 5)
@@ -330,7 +361,9 @@ class Drawer:
         rng, space = self.rng, self.space
         if rng.random() < 0.2:
             return lambda events: f"{space}{self._array(events)}{space}"
-        before, behind = ([self._header_member(i) for i in range(rng.choice((0, 1, 3)))] for _ in "ab")
+        before, behind = (
+            [self._header_member(i) for i in range(rng.choice((0, 1, 3)))] for _ in "ab"
+        )
         base = rng.random()
         if base < 0.4:
             side = before if base < 0.2 else behind
@@ -361,7 +394,8 @@ class Drawer:
         at = self.rng.randrange(len(events) + 1)
         texts = []
         for value in (broken, mended):
-            event = f'{{"ph":"X","ts":5,"dur":2,"name":"n","pid":1,"tid":2,"args":{{"damaged":{value},"b":1}}}}'
+            args = f'{{"damaged":{value},"b":1}}'
+            event = f'{{"ph":"X","ts":5,"dur":2,"name":"n","pid":1,"tid":2,"args":{args}}}'
             texts.append(_bytes(whole([*events[:at], event, *events[at:]])))
         return Drawn(texts[0], texts[1], Counter({check: 1}), check, oddities)
 
@@ -386,7 +420,9 @@ class Drawer:
         return kind, content.decode("utf-8", "surrogateescape")
 
 
-_KEYS: Final = [*(key for key in KEYS if key not in {"external id", "Input dims", "profframe columns"})]
+_KEYS: Final = [
+    *(key for key in KEYS if key not in {"external id", "Input dims", "profframe columns"})
+]
 _STRINGS: Final = (
     ("escapes", _ESCAPES), ("unicode escapes", _UNICODE), ("half surrogates", _HALVES),
     ("invalid UTF-8", _BAD), ("control bytes", _RAW),

@@ -59,7 +59,16 @@ REASONS: Final = (
     "ODD_DEPTH", "ODD_ROOM",
 )  # fmt: skip
 """Why the scanner hands a piece back: ``scan.h`` has the numbers."""
-TABLES: Final = ("events", "memory", "flows", "counters", "instants", "threads", "traces", "quality")
+TABLES: Final = (
+    "events",
+    "memory",
+    "flows",
+    "counters",
+    "instants",
+    "threads",
+    "traces",
+    "quality",
+)
 Columns = Mapping[str, Sequence[object]]
 
 
@@ -110,7 +119,9 @@ def compared(number: int, documents: int = SET, every: int = EVERY) -> Report:
         for at, (one, cut) in enumerate(zip(drawn, cuts, strict=True)):
             where = f"set {number}, document {at}: "
             report.differences += (where + wrong for wrong in _around(one, cut, report.counts))
-        for wrong in _of_pieces([piece for cut in cuts for piece in cut.tried], cuts, report.counts):
+        for wrong in _of_pieces(
+            [piece for cut in cuts for piece in cut.tried], cuts, report.counts
+        ):
             report.differences.append(f"set {number}, {wrong}")
         for at, one in enumerate(drawn):
             if (number * documents + at) % every == 0:
@@ -169,7 +180,9 @@ def sound_events(text: bytes, *, is_mended: bool = False) -> list[Members] | Non
         if not isinstance(event, Members) or not (event.pairs or is_mended):
             return None
         args = event.get("args")
-        if len(event) < len(event.pairs) or (isinstance(args, Members) and len(args) < len(args.pairs)):
+        if len(event) < len(event.pairs) or (
+            isinstance(args, Members) and len(args) < len(args.pairs)
+        ):
             return None
     return events if is_unicode(decoded) else None
 
@@ -256,7 +269,10 @@ def _of_pieces(pieces: Sequence[Piece], cuts: Sequence[Cut], counts: Counter[str
             yield f"only {who} takes {ordered[at].text!r}"
         return
     events = [
-        event for at, piece in enumerate(ordered) if at not in refused for event in piece.events or ()
+        event
+        for at, piece in enumerate(ordered)
+        if at not in refused
+        for event in piece.events or ()
     ]
     plain = oracle.rows(events)
     counts.update({f"rows of {table.lower()}": len(rows) for table, rows in plain.items()})
@@ -326,7 +342,9 @@ def _columns(rows: pa.Table | None) -> dict[str, list[object]]:
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         text = pa.types.is_dictionary(column.type)
         is_empty = column.null_count == len(column)
-        columns[name] = nothing if is_empty else (column.cast(pa.string()) if text else column).to_pylist()
+        columns[name] = (
+            nothing if is_empty else (column.cast(pa.string()) if text else column).to_pylist()
+        )
     return columns
 
 
@@ -407,7 +425,9 @@ def many(documents: int, first: int, jobs: int) -> Report:
 def _show(total: Report, documents: int, seconds: float) -> None:
     if sys.stderr.isatty():
         done, wrong = total.counts["documents"], len(total.differences)
-        sys.stderr.write(f"\r{done:,} of {documents:,} documents, {wrong} differences, {seconds:,.0f} s")
+        sys.stderr.write(
+            f"\r{done:,} of {documents:,} documents, {wrong} differences, {seconds:,.0f} s"
+        )
         sys.stderr.flush()
 
 
@@ -430,7 +450,8 @@ def main() -> None:
     used = children.children_user + children.children_system
     sys.stdout.write(
         f"DuckDB {duckdb.__version__}: {total.counts['documents']:,} documents, "
-        f"{len(total.differences):,} differences, {seconds:,.0f} s, {used:,.0f} s of processor time\n"
+        f"{len(total.differences):,} differences, {seconds:,.0f} s, "
+        f"{used:,.0f} s of processor time\n"
     )
     sys.exit(bool(total.differences))
 

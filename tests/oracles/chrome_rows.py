@@ -1,4 +1,4 @@
-"""Rows of trace events as a reader hands them on, before facts: by plain `json`, one event at a time.
+"""Rows of trace events as a reader hands them on, before facts, by plain `json`.
 
 Texts are compared byte for byte: arguments are the source's own, without white space between
 tokens, with the text of every number, each letter of a string spelled in the shortest way.
@@ -44,12 +44,15 @@ OF_MEMORY: Final = {
     "total_reserved_bytes": "Total Reserved",
 }
 _TABLES: Final = (
-    dict.fromkeys(("X", "B", "E", *ASYNC), "EVENTS") | dict.fromkeys("stf", "FLOWS") | {"C": "COUNTERS"}
+    dict.fromkeys(("X", "B", "E", *ASYNC), "EVENTS")
+    | dict.fromkeys("stf", "FLOWS")
+    | {"C": "COUNTERS"}
 )
 _ENOUGH: Final = Context(prec=400, Emax=999_999, Emin=-999_999)
 _PICOSECONDS: Final = Decimal("0.000001")
 _HALF: Final = Decimal("0.5")
 _MOST_NS: Final = 4 * 10**18
+_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WHOLE: Final = re.compile(r"-?\d{1,18}")
 _CONTROLS: Final = re.compile(r"\\u00[01][0-9a-f]")
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False).encode
@@ -76,7 +79,7 @@ DECODE: Final = json.JSONDecoder(
 
 
 def written(value: object) -> str:
-    """JSON without white space: members in their order, also those that an inner object has twice."""
+    """JSON without white space; an inner object keeps what it has twice."""
     if isinstance(value, Spelled):
         return value.text
     if isinstance(value, str):
@@ -161,7 +164,11 @@ def _row(event: Members) -> tuple[str, Row]:
     table = _TABLES.get(phase or "", "INSTANTS")
     if table == "EVENTS":
         row["start_ns"] = row.pop("time_ns")
-        row |= {"phase": phase, "dur_ns": duration, "bad_dur": bad_duration if phase == "X" else False}
+        row |= {
+            "phase": phase,
+            "dur_ns": duration,
+            "bad_dur": bad_duration if phase == "X" else False,
+        }
         row["async_id"] = (_id(event) or "") if phase in ASYNC else None
         row |= _arrow(event, phase)
         row |= _of_slice(_all_args(event))
@@ -169,7 +176,11 @@ def _row(event: Members) -> tuple[str, Row]:
             row["is_async"] = True
     elif table == "FLOWS":
         flow_id = _id(event)
-        if category == "ac2g" and re.fullmatch(r"\d{13,18}", flow_id or "") and int(flow_id or 0) >= 1 << 40:
+        if (
+            category == "ac2g"
+            and re.fullmatch(r"\d{13,18}", flow_id or "")
+            and int(flow_id or 0) >= 1 << 40
+        ):
             row["category"] = "graph_dependency"
         row |= {"phase": phase, "flow_id": flow_id, "binding_point": text_of(event.get("bp"))}
     elif table == "COUNTERS":
@@ -188,9 +199,9 @@ def _time(value: object) -> tuple[object, object, object]:
     """Nanoseconds of microseconds, whether there are none, and whether they were finer."""
     if value is None:
         return None, False, False
-    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
-        if not isinstance(value, str) or not re.fullmatch(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", value):
-            return OPEN, OPEN, OPEN
+    is_number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
+    if not is_number and not (isinstance(value, str) and _NUMBER.fullmatch(value)):
+        return OPEN, OPEN, OPEN
     exact = Decimal(value)
     if abs(exact) >= 10**21:
         return None, True, False
@@ -286,9 +297,11 @@ def _of_slice(values: object) -> Row:
     if isinstance(row["stack"], str):
         row["stack"] = row["stack"].rstrip(";")
     finished = args.get("finished")
-    row["is_async"] = {True: None, False: True, None: None}.get(finished, OPEN) if (
-        finished is None or isinstance(finished, bool)
-    ) else OPEN
+    row["is_async"] = (
+        {True: None, False: True, None: None}.get(finished, OPEN)
+        if (finished is None or isinstance(finished, bool))
+        else OPEN
+    )
     return row
 
 
@@ -305,7 +318,9 @@ def _of_memory(args: object) -> Row:
     return row | {"device": index if is_device else None}
 
 
-def differences(table: str, ours: Mapping[str, Sequence[object]], theirs: Sequence[Row]) -> Iterator[str]:
+def differences(
+    table: str, ours: Mapping[str, Sequence[object]], theirs: Sequence[Row]
+) -> Iterator[str]:
     """Columns that differ from the rows of this module, with the first row that does."""
     for column in theirs[0] if theirs else ():
         values = [row[column] for row in theirs]

@@ -104,7 +104,7 @@ _KEPT: Final = f"""
         SELECT {_EVENT}, {_MEMBERS} FROM (SELECT '[{{"args":{_NUMBERS}}}]' AS t)))"""
 _LINKS: Final = ("id2", "scope", "bind_id", "flow_in", "flow_out")
 """Keys that few events have: they are in the arguments, too, so that nothing is lost."""
-_PATH_OF_LINK: Final = f"'$.' || CASE WHEN m.key IN {_LINKS!r} THEN m.key ELSE 'id2' END"
+_PATH: Final = f"'$.' || CASE WHEN m.key IN {_LINKS!r} THEN m.key ELSE 'id2' END"
 """SQL: a path that is sound for any key: the database looks for those of all."""
 _LINK_MARKS: Final = r'"(?:id2|scope|bind_id)"|\\u00'
 """Text without which there are no such keys; one may be escaped."""
@@ -166,7 +166,7 @@ def _with_other_keys(parsed: str) -> str:
                              lambda m: m.key NOT IN {_KEYS!r}
                              AND NOT (m.key IN {_LINKS!r}
                                       AND coalesce(
-                                          json_extract(event.args, {_PATH_OF_LINK}) = m.value, false))
+                                          json_extract(event.args, {_PATH}) = m.value, false))
                          ),
                          lambda m: to_json(m.key)::VARCHAR || ':' || coalesce(m.value, 'null')
                      ), ',') AS other
@@ -196,7 +196,7 @@ def _query(patterns: _Patterns, *, other_keys: bool, all_args: bool) -> str:
 
 
 def _ids_of_links(patterns: _Patterns) -> str:
-    """SQL: the ids in the links of an event; the database takes a number out of JSON as a double."""
+    """SQL: the ids in the links of an event, with the text of numbers."""
     return ", ".join(
         f"{unmarked(f'({text})') if patterns.numerals else text} AS {name}"
         for name, text in _IDS_OF_LINKS
