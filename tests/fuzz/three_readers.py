@@ -337,6 +337,8 @@ def _columns(rows: pa.Table | None) -> dict[str, list[object]]:
     """Columns that have any value, as Python lists; all lists of nothing are one."""
     if rows is None:
         return {}
+    if not rows.num_rows:
+        return {name: [] for name in rows.column_names}
     nothing: list[object] = [None] * rows.num_rows
     columns = {}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
@@ -355,12 +357,15 @@ _FLAGS: Final = ("bad_time", "bad_dur", "rounded", "is_odd")
 def _differing(table: str, one: Columns, other: Columns) -> Iterator[str]:
     """Columns of the two readers that differ."""
     for name in one.keys() | other.keys():
-        nothing: list[object] = [None] * len(next(iter(one.values())))
+        nothing: list[object] = [None] * len(next(iter(one.values()), ()))
         left, right = one.get(name, nothing), other.get(name, nothing)
         if name in _FLAGS:
             left, right = ([bool(value) for value in values] for values in (left, right))
         if left == right:
             continue
+        if len(left) != len(right):
+            yield f"{table}: {len(left)} rows, without the scanner {len(right)}"
+            break
         for at, pair in enumerate(zip(left, right, strict=True)):
             if repr(pair[0]) != repr(pair[1]):  # NaN is not equal to itself
                 told = f"{pair[0]!r}, without the scanner {pair[1]!r}"
@@ -410,8 +415,14 @@ def many(documents: int, first: int, jobs: int) -> Report:
         futures = {pool.submit(compared, number): number for number in sets}
         try:
             for future in as_completed(futures):
-                report = future.result()
                 left.discard(futures[future])
+                try:
+                    report = future.result()
+                except BrokenProcessPool:
+                    raise
+                except Exception as error:  # noqa: BLE001 - it is of one set
+                    told = f"set {futures[future]}: {type(error).__name__}: {error}"
+                    report = Report(differences=[told])
                 total.counts += report.counts
                 total.differences += report.differences
                 _show(total, documents, time.monotonic() - began)

@@ -113,7 +113,8 @@ def rows(events: Sequence[Members]) -> Mapping[str, list[Row]]:
     tables: dict[str, list[Row]] = {}
     for event in events:
         table, row = _row(event)
-        if isinstance(args := event.get("args"), dict) and "profframe columns" in args:
+        args = _all_args(event)
+        if isinstance(args, Members) and "profframe columns" in args:
             row = dict.fromkeys(row, OPEN)
         tables.setdefault(table, []).append(row)
     return tables

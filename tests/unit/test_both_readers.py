@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import profframe
 from profframe.readers import bytes as reader_bytes
 from profframe.readers.build.row_tables import RawTrace
 from profframe.readers.chrome import parsing
@@ -124,3 +125,21 @@ def test_mangled_names_in_several_parts_are_those_of_their_events(
     ]  # fmt: skip
     assert values(trace, "events", "dur_ns") == [500] * 6
     assert issues(trace) == {}
+
+
+def test_a_number_of_an_inner_object_is_none_of_an_allocation(load: Load) -> None:
+    inner = '"args":{"Addr":5,"Bytes":"x"}'
+    begins = '{"ph":"i","ts":1,"name":"[memory]","pid":1,"tid":2,"args":{"Addr":null,"Bytes":'
+    assert issues(load(begins + "7," + inner + "}}")) == {}
+    assert issues(load(begins + '"x",' + inner + "}}")) == {"odd_value": 1}
+
+
+def test_categories_of_torch_count_only_where_slices_have_them(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    arrow = '{"ph":"s","ts":1,"cat":"cpu_op","id":1,"pid":1,"tid":2}'
+    slices = [BEGINS + f',"cat":"{category}"}}' for category in ("zeta", "alpha")]
+    for others, detail in (([arrow], []), ([BEGINS + ',"cat":"cpu_op"}'], [": alpha, zeta"])):
+        path.write_text(f"[{','.join([*slices, *others])}]", encoding="utf-8")
+        quality = profframe.load(path).quality
+        own = quality.filter(quality["issue"] == "unknown_category")["detail"].to_list()
+        assert [text[-13:] for text in own] == detail

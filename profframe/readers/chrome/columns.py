@@ -595,7 +595,11 @@ def _lacks_numbers(args: pa.Array, columns: Mapping[str, pa.Array]) -> pa.Array:
         if member in _NUMBERS_OF_MEMORY and columns[column].null_count:
             written = pc.match_substring_regex(args, rf'"{member}"\s*:\s*[^n\s]')
             lost = pc.and_(pc.is_null(columns[column]), pc.fill_null(written, fill_value=False))
-            odd = pc.or_(odd, lost)
+            if pc.any(lost).as_py():  # or an inner object has a member of that name
+                texts = pl.Series(pc.if_else(lost, args, None)).str.json_path_match(
+                    f'$["{member}"]'
+                )
+                odd = pc.or_(odd, texts.is_not_null().to_arrow())
     return odd
 
 
