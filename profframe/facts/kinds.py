@@ -198,7 +198,7 @@ def _unknown(
         return
     # There may be texts that no slice has: a reader's dictionary has those of all events.
     own = np.flatnonzero(np.bincount(categories[categories >= 0], minlength=len(texts)))
-    if not any(texts[code] in _OF_TORCH for code in own):
+    if not any(texts[code] in _OF_TORCH for code in own.tolist()):
         return
     of_its_own = [code for code, text in enumerate(texts) if text in _OTHERS or not text]
     rows = np.flatnonzero(is_other & ~np.isin(categories, of_its_own))

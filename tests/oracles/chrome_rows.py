@@ -203,7 +203,7 @@ def _time(value: object) -> tuple[object, object, object]:
     is_number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
     if not is_number and not (isinstance(value, str) and _NUMBER.fullmatch(value)):
         return OPEN, OPEN, OPEN
-    exact = Decimal(value)
+    exact = Decimal(value)  # type: ignore[arg-type]
     if abs(exact) >= 10**21:
         return None, True, False
     exact = exact.quantize(_PICOSECONDS, ROUND_HALF_UP, _ENOUGH) * 1000
