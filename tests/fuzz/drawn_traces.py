@@ -20,12 +20,17 @@ ODDITIES: Final = (
     "numbers", "times", "types", "escapes", "unicode escapes", "escaped names", "half surrogates",
     "invalid UTF-8", "control bytes", "non-finite", "deep", "other members", "links", "doubled",
     "missing", "order", "old names", "own columns", "many members", "space", "no members",
+    "fine times",
 )  # fmt: skip
 RARE: Final = {
     "half surrogates": 0.1, "invalid UTF-8": 0.1, "control bytes": 0.1, "non-finite": 0.1,
     "deep": 0.15, "own columns": 0.1, "many members": 0.04, "no members": 0.1, "doubled": 0.2,
 }  # fmt: skip
 """How many sets have an oddity; a third have each of the others."""
+TAKEN: Final = frozenset(
+    ("escapes", "other members", "missing", "order", "old names", "space", "fine times")
+)
+"""Those that the scanner takes: they need no piece of their own."""
 
 _INTEGERS: Final = ("0", "7", "-1", "12", "12345", "2147483648", "1099511627776", "null")
 _NUMBERS: Final = (
@@ -44,6 +49,10 @@ _ODD_TIMES: Final = (
     "0.0005", "0.000499", "-0.0005", "-0.0015", "3.1234567", "1e3", "4000000000000000", '"12"',
     "4000000000000001", '"12.5"', "null", "18446744073709551616", "12.50e2", "1.1e-3", "0.1234564",
     "true", '"x"', "{}", "[1]", '"1e3"', "9999999999999999999999", "-0", '""', "1e400", "1.0000005",
+)  # fmt: skip
+_FINE_TIMES: Final = (
+    "0.0005", "0.000499", "-0.0005", "-0.0015", "4000000000000000", "-0", "0.123456", "-0.000501",
+    "1.0000", "7.999500",
 )  # fmt: skip
 _DECIMALS: Final = ("0", "0.5", "42.25", "100", "0.1234567890123456789", "null", "3", "1.10", "-1")
 _WORDS: Final = (
@@ -132,6 +141,7 @@ class Drawer:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)  # noqa: S311
         self.has = frozenset(each for each in ODDITIES if self.rng.random() < RARE.get(each, 0.33))
+        self.now = self.has
         self.oddness = 0.0
         self.space = ""
 
@@ -139,6 +149,10 @@ class Drawer:
         """The next document."""
         rng = self.rng
         self.oddness = rng.choice((0.0, 0.0, 0.01, 0.05, 0.3))
+        # Most have few others at once: what one hides in a piece is looked at in the next.
+        others = sorted(self.has - TAKEN)
+        some = rng.sample(others, min(len(others), rng.choice((1, 1, 1, 2, len(others)))))
+        self.now = (self.has & TAKEN) | {*some}
         self.space = rng.choice(_SPACES) if "space" in self.has else ""
         events = [self.event() for _ in range(rng.choice((1, 1, 2, 3, 5, 8, 8, 20)))]
         if self._odd("no members"):
@@ -148,7 +162,7 @@ class Drawer:
         if rng.random() < 0.01:
             events = []
         whole = self._around()
-        oddities = self.has if self.oddness else frozenset[str]()
+        oddities = self.now if self.oddness else self.now & TAKEN
         kind = rng.random()
         if kind < 0.05:
             return self._with_known_damage(whole, events, oddities)
@@ -159,7 +173,8 @@ class Drawer:
         return Drawn(_bytes(text), damage=damage, oddities=oddities)
 
     def _odd(self, what: str, share: float = 1.0) -> bool:
-        return what in self.has and self.rng.random() < self.oddness * share
+        likely = 0.1 if what in TAKEN else self.oddness * share
+        return what in self.now and self.rng.random() < likely
 
     def event(self) -> str:
         """An event."""
@@ -304,7 +319,9 @@ class Drawer:
         return self.rng.choice(_NUMBERS if self._odd("numbers", 3) else _PLAIN_NUMBERS)
 
     def _time(self) -> str:
-        return self.rng.choice(_ODD_TIMES if self._odd("times") else _TIMES)
+        if self._odd("times"):
+            return self.rng.choice(_ODD_TIMES)
+        return self.rng.choice(_FINE_TIMES if self._odd("fine times") else _TIMES)
 
     def _id(self) -> str:
         if self._odd("types", 0.3):
