@@ -2674,10 +2674,61 @@ KEPT: Final = (
     ),
 )
 
+DRAWN_TRACES: Final = (
+    Mutant(
+        "DT1",
+        "an arrow without an id loses its category beside one between nodes",
+        "profframe/readers/chrome/columns.py",
+        "    is_long = pc.fill_null(is_long, fill_value=False)",
+        "    is_long = pc.and_(is_long, True)",
+        "tests/unit/test_both_readers.py::test_an_arrow_without_an_id_keeps_its_category_beside_one_between_nodes",
+    ),
+    Mutant(
+        "DT2",
+        "parts of a file have dictionaries of their own after names were read",
+        "profframe/readers/demangle.py",
+        "return replaced.unify_dictionaries()",
+        "return replaced",
+        "tests/unit/test_both_readers.py::test_mangled_names_in_several_parts_are_those_of_their_events",
+    ),
+    Mutant(
+        "DT3",
+        "a name of a collective counts only beside arguments",
+        "profframe/readers/chrome/device_args.py",
+        "WHERE args IS NULL OR json_valid(args)",
+        "WHERE json_valid(args)",
+        "tests/unit/test_both_readers.py::test_the_name_of_a_collective_needs_no_arguments",
+    ),
+    Mutant(
+        "DT4",
+        "whether a begin has a bad duration depends on its neighbours",
+        "profframe/readers/chrome/columns.py",
+        '    bad_duration = bad_duration & _is(members["ph"], ("X",))\n',
+        "",
+        "tests/unit/test_both_readers.py::test_only_slices_have_bad_durations_whatever_is_beside_them",
+    ),
+    Mutant(
+        "DT5",
+        "arguments with a member ph are taken for an event",
+        "profframe/readers/json/repair.py",
+        "self.mark and (end is not None or not self._parses(position))",
+        "self.mark",
+        "tests/unit/test_both_readers.py::test_an_argument_named_like_a_phase_begins_no_event",
+    ),
+    Mutant(
+        "DT6",
+        "rows of later parts begin one too early",
+        "profframe/readers/chrome/scanned.py",
+        "rows.slice(begins[table], ends[table] - begins[table])",
+        "rows.slice(max(0, begins[table] - (first > 0)), ends[table] - begins[table])",
+        "tests/fuzz/test_three_readers.py::test_readers_agree_on_some_drawn_documents",
+    ),
+)
+
 MUTANTS: Final = (
     *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B,
     *PLANS, *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED, *COMPILED, *INSPECTED, *ROCPROF,
-    *SAMPLED, *UPGRADED, *DIVIDED, *KEPT,
+    *SAMPLED, *UPGRADED, *DIVIDED, *KEPT, *DRAWN_TRACES,
 )  # fmt: skip
 
 
