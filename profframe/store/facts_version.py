@@ -50,7 +50,7 @@ _ENDINGS: Final = ("c", "h", "json", "py", "pyc")
 
 @cache
 def facts_version() -> str:
-    """Version of this profframe; computed once in a process, in 2 ms."""
+    """Version of this profframe; computed once in a process, in 10 ms."""
     return version_of(Path(__file__).parent.parent)
 
 
@@ -65,7 +65,9 @@ def version_of(package: Path) -> str:
     """
     digest = hashlib.blake2b(digest_size=8)
     for name in files(package):
-        text = (package / name).read_bytes().replace(b"\r\n", b"\n")
+        text = (package / name).read_bytes()
+        if b"\r" in text:  # to look for two bytes takes thirty times as long
+            text = text.replace(b"\r\n", b"\n")
         digest.update(f"{name}\0{len(text)}\0".encode())
         digest.update(text)
     return digest.hexdigest()

@@ -427,6 +427,22 @@ def test_progress_is_for_terminals_and_for_what_takes_a_while(tmp_path: Path) ->
     assert piped.stderr == ""
 
 
+def test_the_process_ends_after_what_was_asked_for_its_end_and_takes_nothing_apart() -> None:
+    code = (
+        "import atexit, sys\n"
+        "from profframe import cli\n"
+        "class Kept:\n"
+        "    def __del__(self): print('taken apart')\n"
+        "kept, run = Kept(), cli.run\n"
+        "cli.run = lambda words: (atexit.register(print, 'closed'), run(words), 3)[-1]\n"
+        "sys.argv = ['profframe', '--version']\n"
+        "cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout.splitlines()[1:] == ["closed"]
+
+
 def test_module_and_version() -> None:
     done = subprocess.run([*MODULE, "--version"], check=True, capture_output=True, text=True)
 
