@@ -203,7 +203,8 @@ class Drawer:
             members.append(("name", name))
             args = self._args(phase, is_memory=memory)
         if memory:
-            members += [("cat", '"cpu_instant_event"')] if rng.random() < 0.7 else []
+            category = rng.choice((*("cpu_instant_event",) * 5, *_CATEGORIES[:2], ""))
+            members += [("cat", f'"{category}"')] if category else []
         elif rng.random() < 0.95:
             is_known = rng.random() < 0.95
             members.append(("cat", f'"{rng.choice(_CATEGORIES)}"' if is_known else self.text()))
@@ -307,7 +308,7 @@ class Drawer:
             return rng.choice(_VALUES_OF_LAUNCHES)
         if rng.random() < 0.6:
             return self.text()
-        return self._array([rng.choice(_PLAIN_NUMBERS) for _ in range(rng.randrange(4))])
+        return self._array([self._number() for _ in range(rng.randrange(4))])
 
     def _integer(self) -> str:
         if self._odd("numbers"):
