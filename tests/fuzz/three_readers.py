@@ -408,29 +408,33 @@ def _loaded(path: Path) -> dict[str, pa.Table] | str:
 def many(documents: int, first: int, jobs: int) -> Report:
     """Compare many documents in processes, and show at a terminal how far they are."""
     total, began = Report(), time.monotonic()
-    sets = range(first, first + -(-documents // SET))
-    left = set(sets)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, max_tasks_per_child=SETS_OF_A_PROCESS) as pool:
-        futures = {pool.submit(compared, number): number for number in sets}
-        try:
-            for future in as_completed(futures):
-                left.discard(futures[future])
-                try:
-                    report = future.result()
-                except BrokenProcessPool:
-                    raise
-                except Exception as error:  # noqa: BLE001 - it is of one set
-                    told = f"set {futures[future]}: {type(error).__name__}: {error}"
-                    report = Report(differences=[told])
-                total.counts += report.counts
-                total.differences += report.differences
-                _show(total, documents, time.monotonic() - began)
-        except BrokenProcessPool:
-            total.differences.append(f"a process died; not compared: sets {sorted(left)[:50]}")
+    last, in_turn = first + -(-documents // SET), jobs * SETS_OF_A_PROCESS
+    for begin in range(first, last, in_turn):  # with processes of its own, as memory is not freed
+        sets = range(begin, min(begin + in_turn, last))
+        for report in _each(sets, jobs):
+            total.counts += report.counts
+            total.differences += report.differences
+            _show(total, documents, time.monotonic() - began)
     if sys.stderr.isatty():
         sys.stderr.write("\n")
     return total
+
+
+def _each(sets: Sequence[int], jobs: int) -> Iterator[Report]:
+    """What is said of each set of documents."""
+    left = {*sets}
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        futures = {pool.submit(compared, number): number for number in sets}
+        for future in as_completed(futures):
+            number = futures[future]
+            try:
+                yield future.result()
+            except BrokenProcessPool:
+                yield Report(differences=[f"a process died; not compared: sets {sorted(left)}"])
+                return
+            except Exception as error:  # noqa: BLE001 - it is of one set
+                yield Report(differences=[f"set {number}: {type(error).__name__}: {error}"])
+            left.discard(number)
 
 
 def _show(total: Report, documents: int, seconds: float) -> None:
