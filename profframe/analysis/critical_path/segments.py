@@ -248,7 +248,7 @@ def described(
             "dur_ns": stretches.end - stretches.start,
             "edge": pl.Series(EDGES).gather(stretches.edge),
             "bound": pl.Series([*BOUNDS_OF_EDGES.values()]).gather(stretches.edge),
-            "is_busy": path.is_busy,
+            "is_busy": pl.Series(path.is_busy, dtype=pl.Boolean),
             "waiting_rank": _unless_negative(path.waiting_rank).cast(pl.Int32),
         }
     )
