@@ -2621,6 +2621,15 @@ DIVIDED: Final = (
         "            events = of_run\n",
         "tests/unit/test_dividing.py::TestParts::test_shares_are_whole_runs_or_ranks_of_one",
     ),
+    Mutant(
+        "Z5",
+        "an answer about kernels has nothing to say of a trace with copies alone",
+        "profframe/query/session.py",
+        '    "kernels": _WORK,',
+        '    "kernels": frozenset({"kernel"}),',
+        "tests/unit/test_session.py::"
+        "test_an_answer_may_have_kinds_of_slices_where_they_are_asked_for",
+    ),
 )
 
 KEPT: Final = (

@@ -78,7 +78,7 @@ _WORK: Final = frozenset({"kernel", "memcpy", "memset"})
 _KINDS_OF: Final[Mapping[str, frozenset[str]]] = {
     "device_work": _WORK,
     "known_work": _WORK,
-    "kernels": frozenset({"kernel"}),
+    "kernels": _WORK,  # an answer may have copies as well, where that is asked for
     "communication": frozenset({"kernel"}),
     "copies": _WORK - {"kernel"},
     "calls": frozenset({"runtime", "driver"}),

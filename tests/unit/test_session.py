@@ -199,7 +199,7 @@ def test_an_answer_whose_tables_are_empty_is_not_planned(
 
 @pytest.mark.parametrize(
     ("answer", "category"),
-    [("kernels", "gpu_memcpy"), ("memory_bandwidth", "kernel"), ("gaps", "cpu_op"),
+    [("kernels", "cpu_op"), ("memory_bandwidth", "kernel"), ("gaps", "cpu_op"),
      ("host_waits", "kernel"), ("queue_depth", "kernel")],
 )  # fmt: skip
 def test_an_answer_about_other_kinds_of_slices_is_not_planned(
@@ -212,3 +212,11 @@ def test_an_answer_about_other_kinds_of_slices_is_not_planned(
     monkeypatch.setattr(Session, "select", None)
     assert trace.answer(answer).equals(planned)
     assert trace.answer(answer).schema == planned.schema
+
+
+def test_an_answer_may_have_kinds_of_slices_where_they_are_asked_for() -> None:
+    copy = builders.event("Memcpy HtoD", 10, 15, category="gpu_memcpy", correlation=7)
+    trace = builders.loaded(copy)
+    assert trace.answer("kernels").is_empty()
+    assert trace.answer("kernels", copies=True)["total_ns"].to_list() == [5]
+    assert trace.answer("op_kernels", copies=True).height == 1
