@@ -43,6 +43,8 @@ _NUMBERS: Final = (
     "9007199254740993", "1e-7", "0.1234567890123456", "0.12345678901234567",
     "1000000000000000000000",
 )  # fmt: skip
+_NEARLY_PLAIN: Final = ("-0", "123456789012345", "1234567890123456")
+"""Numbers that only rules of their own tell from plain ones: they come more often, and alone."""
 _PLAIN_NUMBERS: Final = ("0", "1", "-17", "64", "1024", "999999999", "123456789012345")
 _TIMES: Final = ("0", "1", "12.5", "1712195495519689.047", "100.001", "-1.25", "3.000", "250")
 _ODD_TIMES: Final = (
@@ -317,7 +319,9 @@ class Drawer:
         return f'"{word}"' if word != "null" and self.rng.random() < 0.1 else word
 
     def _number(self) -> str:
-        return self.rng.choice(_NUMBERS if self._odd("numbers", 3) else _PLAIN_NUMBERS)
+        if not self._odd("numbers", 3):
+            return self.rng.choice(_PLAIN_NUMBERS)
+        return self.rng.choice(_NEARLY_PLAIN if self.rng.random() < 0.3 else _NUMBERS)
 
     def _time(self) -> str:
         if self._odd("times"):
