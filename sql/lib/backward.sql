@@ -215,9 +215,9 @@ moments AS (
 bounds AS (
     SELECT slice, min(begun) + 1 AS first_number, max(begun) AS last_number
     FROM (
-        SELECT slice, is_call, count(*) FILTER (is_call) OVER until_now AS begun
-        FROM moments
-        WINDOW until_now AS (ORDER BY run, rank, engine, at_ns, is_call ROWS UNBOUNDED PRECEDING)
+        -- Sorted once, so that the window streams.
+        SELECT slice, is_call, count(CASE WHEN is_call THEN 1 END) OVER (ROWS UNBOUNDED PRECEDING) AS begun
+        FROM (FROM moments ORDER BY run, rank, engine, at_ns, is_call)
     )
     WHERE NOT is_call
     GROUP BY slice
