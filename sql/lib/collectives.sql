@@ -93,13 +93,24 @@ END;
 -- column kind VARCHAR  result of collective_kind
 -- example: FROM collective_slices(events)
 CREATE OR REPLACE TEMP MACRO collective_slices(events) AS TABLE
-WITH host_names AS (
-    SELECT name
+WITH op_names AS MATERIALIZED (
+    SELECT kind, name
     FROM query_table(events)
-    -- Patterns are tried on the distinct names: a trace has millions of slices and thousands of names.
     WHERE is_op(kind) AND name IS NOT NULL
-    GROUP BY name
-    HAVING regexp_matches(any_value(name), '^(gloo|mpi):\w+$')
+    GROUP BY kind, name
+),
+-- Patterns are tried on the distinct names: a trace has millions of slices and thousands of names.
+host_names AS (
+    SELECT DISTINCT name FROM few('op_names') WHERE regexp_matches(name, '^(gloo|mpi):\w+$')
+),
+note_names AS (
+    SELECT kind, name
+    FROM few('op_names')
+    WHERE
+        CASE
+            WHEN kind = 'annotation' THEN contains(name, ':')
+            ELSE regexp_matches(name, '^\w+:\w+') AND collective_kind(split_part(name, ':', 2)) IS NOT NULL
+        END
 ),
 named AS (
     FROM query_table(events) AS slice
@@ -147,14 +158,7 @@ notes AS MATERIALIZED (
     SELECT note.run, note.rank, note.event_id, note.kind, note.name, note.input_dims, note.input_types
     FROM query_table(events) AS note
     JOIN few(around) AS around ON note.run = around.run AND note.rank = around.rank AND note.event_id = around.event_id
-    -- The patterns are tried on what is around work, not on all slices: the condition is of both sides.
-    WHERE
-        CASE
-            WHEN around.event_id IS NULL THEN false
-            WHEN note.kind = 'annotation' THEN contains(note.name, ':')
-            WHEN note.kind = 'host_op'
-                THEN regexp_matches(note.name, '^\w+:\w+') AND collective_kind(split_part(note.name, ':', 2)) IS NOT NULL
-        END
+    SEMI JOIN note_names ON note.kind = note_names.kind AND note.name = note_names.name
 ),
 -- The best description of a kernel: around its launch, or in old traces the op of the launch, or the one around that op.
 noted AS (
