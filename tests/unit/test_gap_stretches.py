@@ -103,5 +103,6 @@ def test_windows_that_begin_and_end_within_work_have_its_part() -> None:
             for rank in (0, 1)
         ],
     )  # fmt: skip
-    busy = trace.utilization().filter(step=1).select("rank", "busy_ns").rows()
-    assert busy == [(0, 10 + 20), (1, 20 + 20)]
+    # The whole time has the edges of the only step: of two windows at one moment both count.
+    busy = trace.utilization().select("rank", "step", "busy_ns").sort("rank", "step").rows()
+    assert busy == [(0, None, 10 + 20), (0, 1, 10 + 20), (1, None, 20 + 20), (1, 1, 20 + 20)]
