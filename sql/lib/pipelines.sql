@@ -435,8 +435,9 @@ known AS (
 counted AS (
     SELECT
         *,
-        count(*) FILTER (is_forward) OVER in_step AS forwards,
-        count(*) FILTER (is_backward) OVER in_step AS backwards
+        -- Not count(*) with a FILTER, which takes a time that grows with the square of a running frame.
+        count(CASE WHEN is_forward THEN 1 END) OVER in_step AS forwards,
+        count(CASE WHEN is_backward THEN 1 END) OVER in_step AS backwards
     FROM known
     WHERE is_forward OR is_backward
     WINDOW in_step AS (PARTITION BY run, rank, step ORDER BY piece ROWS UNBOUNDED PRECEDING)
