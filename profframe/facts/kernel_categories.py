@@ -71,7 +71,7 @@ class Entry:
     inputs=columns(events="kind name op_id collective"),
     outputs=columns(events="kernel_category computes_and_communicates"),
     options=("categories",),
-    needs=any_of(kinds=("kernel", "memcpy", "memset")),
+    needs=any_of(kinds=schema.DEVICE_KINDS),
 )
 def kernel_categories(tables: Tables, categories: tuple[Entry, ...] = ()) -> Output:
     """Add ``kernel_category`` and ``computes_and_communicates``.

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from profframe import schema
 from profframe.facts.arrays import (
     column,
     combined,
@@ -213,7 +214,7 @@ def _with_inner_types(events: pa.Table, op_work: CountedWork, owner: Ints) -> Co
 def _moved(events: pa.Table) -> Ints:
     """Bytes from the source: those that a copy moved, or a kernel's work."""
     moved = recorded_work(events, "bytes")
-    on_device = is_kind(events, ("kernel", "memcpy", "memset"))
+    on_device = is_kind(events, schema.DEVICE_KINDS)
     return np.where(on_device & (moved >= 0), moved, recorded_work(events, "given_bytes"))
 
 

@@ -74,14 +74,14 @@ _TABLE_OF: Final[Mapping[str, str]] = {
     "compiled_kernels": "compiled_kernels",
 }
 """Tables that have rows where a trace has what `recorded:` of a header names, and only there."""
-_WORK: Final = frozenset({"kernel", "memcpy", "memset"})
+_WORK: Final = frozenset(schema.DEVICE_KINDS)
 _KINDS_OF: Final[Mapping[str, frozenset[str]]] = {
     "device_work": _WORK,
     "known_work": _WORK,
     "kernels": _WORK,  # an answer may have copies as well, where that is asked for
     "communication": frozenset({"kernel"}),
     "copies": _WORK - {"kernel"},
-    "calls": frozenset({"runtime", "driver"}),
+    "calls": frozenset(schema.LAUNCH_KINDS),
 }
 """Kinds of slices without which a trace does not have what `recorded:` names."""
 _COLUMN_OF: Final[Mapping[str, str]] = {

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from profframe.facts.step_times import is_ahead
 from profframe.readers.formats import FORMATS
+from profframe.schema import DEVICE_KINDS
 from profframe.show import quality_text, units
 from profframe.show.columns import KEYS
 from profframe.show.device_time import (
@@ -60,7 +61,6 @@ _FOLDER: Final = re.compile(
 """Matches leading folders of a path, which are dropped."""
 _RUN_AND_PHASES: Final = (pl.col("name").is_null(), pl.col("name").is_not_null())
 """Rows of `mfu` by run, and by phase."""
-_DEVICE_KINDS: Final = ("kernel", "memcpy", "memset")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -102,7 +102,7 @@ class TraceHeader(Summary):
         rows = self.self_times
         if not rows.height or not self.synchronising.height:
             return False
-        host = rows.filter(~pl.col("kind").is_in(_DEVICE_KINDS))
+        host = rows.filter(~pl.col("kind").is_in(DEVICE_KINDS))
         sums = host.group_by("name", maintain_order=True).agg(pl.col("self_ns").sum())
         top = sums.sort("self_ns", descending=True, nulls_last=True).head(_TOP_OF_HOST)
         return top["name"].is_in(self.synchronising["name"].to_list()).any()
@@ -499,7 +499,7 @@ def _phases(phases: pl.DataFrame) -> tuple[str, ...]:
 
 def _host(self_times: pl.DataFrame) -> tuple[str, ...]:
     """The ops with most of the host's self time; of several runs, the first one of each."""
-    host = self_times.filter(~pl.col("kind").is_in(_DEVICE_KINDS))
+    host = self_times.filter(~pl.col("kind").is_in(DEVICE_KINDS))
     if host["run"].n_unique() > 1:
         return most_of_each(host.select("run", "name", "self_ns"), " of self time")
     total = int(host["self_ns"].sum())
