@@ -18,7 +18,7 @@ from profframe.system.disk_tables import SpooledTable
 
 _RECORDS: Final = "recorded_collectives"
 _QUESTION: Final = "recorded_kernels"
-SQL_VERSION: Final = "591b36d5a11e5c20"
+SQL_VERSION: Final = "f63880299b5abf15"
 """Hash of that SQL and its macros: the version of the facts changes with it. A test computes it."""
 _COLUMNS: Final = (
     "event_id", "kind", "name", "start_ns", "dur_ns", "step", "thread", "launch_id", "op_id",

@@ -101,7 +101,7 @@ WITH op_names AS MATERIALIZED (
 ),
 -- Patterns are tried on the distinct names: a trace has millions of slices and thousands of names.
 host_names AS (
-    SELECT DISTINCT name FROM few('op_names') WHERE regexp_matches(name, '^(gloo|mpi):\w+$')
+    SELECT name FROM few('op_names') WHERE regexp_matches(name, '^(gloo|mpi):\w+$')
 ),
 note_names AS (
     SELECT kind, name

@@ -44,7 +44,7 @@ _NUMBERS: Final = (
     "1000000000000000000000",
 )  # fmt: skip
 _NEARLY_PLAIN: Final = ("-0", "123456789012345", "1234567890123456")
-"""Numbers that only rules of their own tell from plain ones: they come more often, and alone."""
+"""Numbers that only a rule of its own tells from plain ones: they come more often."""
 _PLAIN_NUMBERS: Final = ("0", "1", "-17", "64", "1024", "999999999", "123456789012345")
 _TIMES: Final = ("0", "1", "12.5", "1712195495519689.047", "100.001", "-1.25", "3.000", "250")
 _ODD_TIMES: Final = (
